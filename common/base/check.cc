@@ -1,0 +1,13 @@
+#include "common/base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tandem::internal {
+
+void CheckFailed(const char* file, int line, const char* condition) {
+  std::fprintf(stderr, "%s:%d: broken invariant: %s\n", file, line, condition);
+  std::abort();
+}
+
+}  // namespace tandem::internal
