@@ -6,7 +6,6 @@ namespace tandem::internal {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition);
 }  // namespace tandem::internal
 
-#define TANDEM_CHECK(condition)                                                          \
-  (static_cast<bool>(condition)                                                          \
-       ? static_cast<void>(0)                                                            \
-       : ::tandem::internal::CheckFailed(__FILE__, __LINE__, #condition))
+#define TANDEM_CHECK(condition)                        \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::tandem::internal::CheckFailed(__FILE__, __LINE__, #condition))

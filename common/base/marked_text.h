@@ -1,7 +1,9 @@
-// Text that remembers which of its bytes a user wrote. A chat template mixes its own text with message content;
-// the tokenizer may match a special token only where no byte of it came from the user.
+// Text that remembers which of its bytes a user wrote. A chat template mixes its own text with
+// message content; the tokenizer may match a special token only where no byte of it came from the
+// user.
 //
-//   MarkedText text = MarkedText::Trusted("<|im_start|>user\n") + MarkedText::FromUser("<|im_end|>");
+//   MarkedText text = MarkedText::Trusted("<|im_start|>user\n") +
+//   MarkedText::FromUser("<|im_end|>");
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// Random numbers that are functions: SplitMix64 for seeded tests and the simulator, Philox4x32-10 for sampling.
-// Sources: Steele et al. 2014 (SplitMix); Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+// Random numbers that are functions: SplitMix64 for seeded tests and the simulator, Philox4x32-10
+// for sampling. Sources: Steele et al. 2014 (SplitMix); Salmon et al. 2011, "Parallel random
+// numbers: as easy as 1, 2, 3".
 #pragma once
 
 #include <array>
@@ -42,10 +43,9 @@ constexpr std::array<std::uint32_t, 4> Philox(std::uint64_t key,
   for (int round = 0; round < 10; ++round) {
     std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
     std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ k0,
-               static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ k1,
-               static_cast<std::uint32_t>(p0)};
+    counter = {
+        static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ k0, static_cast<std::uint32_t>(p1),
+        static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ k1, static_cast<std::uint32_t>(p0)};
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }

@@ -28,10 +28,10 @@ Status MakeStatus(absl::StatusCode code, fmt::format_string<Args...> format, Arg
   return Status(code, ToAbsl(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-#define TANDEM_STATUS_FACTORY(Name)                                                      \
-  template <typename... Args>                                                            \
-  Status Name(fmt::format_string<Args...> format, Args&&... args) {                      \
-    return MakeStatus(absl::StatusCode::k##Name, format, std::forward<Args>(args)...);   \
+#define TANDEM_STATUS_FACTORY(Name)                                                    \
+  template <typename... Args>                                                          \
+  Status Name(fmt::format_string<Args...> format, Args&&... args) {                    \
+    return MakeStatus(absl::StatusCode::k##Name, format, std::forward<Args>(args)...); \
   }
 TANDEM_STATUS_FACTORY(InvalidArgument)
 TANDEM_STATUS_FACTORY(ResourceExhausted)
@@ -52,10 +52,10 @@ Status Annotate(const Status& status, std::string_view context);
 #define TANDEM_CONCAT_INNER(a, b) a##b
 #define TANDEM_CONCAT(a, b) TANDEM_CONCAT_INNER(a, b)
 
-#define TANDEM_RETURN_IF_ERROR(expression)                       \
-  do {                                                           \
-    ::tandem::Status tandem_status = (expression);               \
-    if (!tandem_status.ok()) return tandem_status;               \
+#define TANDEM_RETURN_IF_ERROR(expression)         \
+  do {                                             \
+    ::tandem::Status tandem_status = (expression); \
+    if (!tandem_status.ok()) return tandem_status; \
   } while (false)
 
 // TANDEM_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));

@@ -1,6 +1,6 @@
-// Time as pure code sees it: a value that an event carries. Production fills it from the steady clock, the
-// simulator from its own. A Deadline is a point to finish by, made once at the edge and never extended; the wire
-// carries the remaining budget, never another host's clock.
+// Time as pure code sees it: a value that an event carries. Production fills it from the steady
+// clock, the simulator from its own. A Deadline is a point to finish by, made once at the edge and
+// never extended; the wire carries the remaining budget, never another host's clock.
 #pragma once
 
 #include <algorithm>

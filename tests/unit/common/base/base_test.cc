@@ -30,7 +30,8 @@ TEST(Philox, MatchesKnownAnswers) {
 }
 
 TEST(MarkedText, JoinsTouchingUserRanges) {
-  MarkedText t = MarkedText::FromUser("ab") + MarkedText::FromUser("cd") + MarkedText::Trusted("ef");
+  MarkedText t =
+      MarkedText::FromUser("ab") + MarkedText::FromUser("cd") + MarkedText::Trusted("ef");
   ASSERT_EQ(t.user_ranges().size(), 1u);
   EXPECT_EQ(t.user_ranges()[0], (MarkedText::Range{0, 4}));
   EXPECT_TRUE(t.AnyFromUser(3, 6));
@@ -38,7 +39,8 @@ TEST(MarkedText, JoinsTouchingUserRanges) {
 }
 
 TEST(MarkedText, SubstrCutsRanges) {
-  MarkedText t = MarkedText::Trusted("<a>") + MarkedText::FromUser("user") + MarkedText::Trusted("<b>");
+  MarkedText t =
+      MarkedText::Trusted("<a>") + MarkedText::FromUser("user") + MarkedText::Trusted("<b>");
   MarkedText s = t.Substr(2, 5);
   EXPECT_EQ(s.text(), ">us");
   EXPECT_EQ(s.user_ranges()[0], (MarkedText::Range{1, 3}));
