@@ -1,0 +1,58 @@
+// A loaded model: its shape and its weights, packed for this machine's kernels.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/hash128.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/model/config.h"
+
+namespace tandem::model {
+
+struct Weights;  // weights.h
+
+// Immutable once loaded, so any thread may read it.
+class Model {
+ public:
+  struct LoadOptions {
+    // "auto": the table's choice for this CPU; else the name of a numerics class.
+    std::string numerics = "auto";
+    std::int32_t threads = 0;  // that pack; 0: as many as CPUs
+    // Called on the caller's thread as tensors are packed. Null: nobody asks.
+    std::function<void(ByteCount done, ByteCount total)> progress;
+  };
+
+  // `path`: a GGUF file, a .safetensors file beside its config.json, or a folder of those.
+  // Errors: those of the formats; InvalidArgument for a config or tensor that is missing, absurd or
+  // of the wrong shape; Unimplemented for an unknown architecture (the known ones are listed) or a
+  // numerics class this CPU does not have.
+  static StatusOr<std::unique_ptr<Model>> Load(const std::string& path, const LoadOptions& options);
+  ~Model();
+
+  const ModelConfig& config() const { return config_; }
+  const Weights& weights() const { return *weights_; }
+  std::string_view numerics_class() const { return numerics_class_; }
+  const std::string& path() const { return path_; }
+  ByteCount packed_bytes() const;  // memory that the packed weights take
+
+  // Names the model instance: the stored weights, the config and `tokenizer_hash` (tokenizer and
+  // template). Equal for equal files, whatever the numerics class and the machine.
+  Hash128 InstanceHash(const Hash128& tokenizer_hash) const;
+
+ private:
+  Model(std::string path, ModelConfig config, std::unique_ptr<Weights> weights,
+        std::string numerics_class, const Hash128& content_hash);
+
+  std::string path_;
+  ModelConfig config_;
+  std::unique_ptr<Weights> weights_;
+  std::string numerics_class_;
+  Hash128 content_hash_;  // of config and stored weights
+};
+
+}  // namespace tandem::model
