@@ -1,0 +1,109 @@
+#include "deploy/serve/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <fstream>
+
+#include "common/base/check.h"
+
+namespace tandem::deploy {
+namespace {
+
+constexpr Duration kFilePoll = std::chrono::milliseconds(20);
+
+int PollTimeoutMs(Deadline deadline) {
+  if (deadline.at() == kNever) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.Remaining(SteadyNow()));
+  return static_cast<int>(std::min<std::int64_t>(left.count(), 3'600'000));
+}
+
+}  // namespace
+
+Supervisor::Supervisor() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGINT);
+  ::sigaddset(&set, SIGTERM);
+  TANDEM_CHECK(::pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
+  signals_ = ScopedFd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  TANDEM_CHECK(signals_.valid());
+}
+
+Supervisor::~Supervisor() = default;
+
+Status Supervisor::Start(ChildProcess::Command command) {
+  TANDEM_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(std::move(command)));
+  children_.push_back(std::make_unique<ChildProcess>(std::move(child)));
+  return OkStatus();
+}
+
+Supervisor::Event Supervisor::Wait(Deadline deadline, int fd) {
+  std::vector<pollfd> fds;
+  fds.push_back({signals_.get(), POLLIN, 0});
+  fds.push_back({fd, POLLIN, 0});  // poll ignores -1
+  for (const auto& child : children_) {
+    fds.push_back({child->Ended() ? -1 : child->pidfd(), POLLIN, 0});
+  }
+  while (true) {
+    const int ready = ::poll(fds.data(), fds.size(), PollTimeoutMs(deadline));
+    if (ready < 0) continue;  // EINTR
+    signalfd_siginfo info;
+    if (::read(signals_.get(), &info, sizeof info) == sizeof info)
+      return {What::kStopSignal, nullptr, {}};
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      if (fds[i + 2].fd < 0 || fds[i + 2].revents == 0) continue;
+      if (auto how = children_[i]->Ended()) return {What::kChildEnded, children_[i].get(), *how};
+    }
+    if (fds[1].revents != 0) return {What::kReadable, nullptr, {}};
+    if (deadline.Passed(SteadyNow())) return {};
+  }
+}
+
+StatusOr<std::string> Supervisor::AwaitFirstLine(const std::filesystem::path& file,
+                                                 Deadline deadline) {
+  while (true) {
+    std::ifstream in(file);
+    if (std::string line; std::getline(in, line) && !in.eof()) return line;
+    const Time now = SteadyNow();
+    if (deadline.Passed(now)) return DeadlineExceeded("{} did not appear in time", file.string());
+    Event event = Wait(Deadline(std::min(now + kFilePoll, deadline.at())));
+    if (event.what == What::kStopSignal) return Cancelled("stopped by the user");
+    if (event.what == What::kChildEnded) return Report(event);
+  }
+}
+
+Status Supervisor::StopAll(Duration patience) {
+  for (auto it = children_.rbegin(); it != children_.rend(); ++it) (*it)->Signal(SIGTERM);
+  const Deadline deadline = Deadline::After(SteadyNow(), patience);
+  const auto running = [&] {
+    bool any = false;
+    for (auto& child : children_) any |= !child->Ended().has_value();
+    return any;
+  };
+  while (running()) {
+    const Event event = Wait(deadline);
+    if (event.what != What::kTimeout && event.what != What::kStopSignal) continue;
+    for (auto& child : children_) child->Signal(SIGKILL);
+    while (running()) Wait(Deadline::After(SteadyNow(), std::chrono::seconds(1)));
+  }
+  std::string bad;
+  for (auto& child : children_) {
+    if (!child->ended_well())
+      bad += fmt::format("{}{}: {}", bad.empty() ? "" : "; ", child->name(), *child->Ended());
+  }
+  children_.clear();
+  if (!bad.empty()) return Unavailable("did not stop cleanly: {}", bad);
+  return OkStatus();
+}
+
+Status Supervisor::Report(const Event& event) {
+  TANDEM_CHECK(event.child != nullptr);
+  const std::string tail = event.child->LogTail(5);
+  return Unavailable("{} (pid {}) ended: {}; its log is {}{}{}", event.child->name(),
+                     event.child->pid(), event.how, event.child->log().string(),
+                     tail.empty() ? "" : "\n", tail);
+}
+
+}  // namespace tandem::deploy
