@@ -1,0 +1,58 @@
+// What a server shows to its handlers: one request and its answer, free of sockets.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/net/http_message.h"
+
+namespace tandem::net {
+
+enum class GoneReason {
+  kDisconnected,  // the client closed, or shut down its sending side
+  kSlowReader,    // the client does not read: more unsent than the limit
+  kStopped,       // the server closes its connections
+};
+
+// One request and its answer: either Respond(), or StartStream(), WriteEvent()…, EndStream().
+// Whatever is written after the client is gone is dropped. All calls on the server's strand.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  virtual std::string_view peer() const = 0;  // "127.0.0.1:50312", for logs
+  // The answer is not complete and the client is there.
+  virtual bool open() const = 0;
+
+  // Requires: nothing was answered yet.
+  virtual void Respond(HttpResponse response) = 0;
+  // `head` without a body; chunks follow.
+  virtual void StartStream(HttpResponse head) = 0;
+  // Sends `event` as it is, never split over chunks. Requires: between StartStream and EndStream.
+  virtual void WriteEvent(std::string_view event) = 0;
+  virtual void EndStream() = 0;
+
+  // `gone` is called once, never inside another call of this object, if the client leaves before
+  // the answer is complete. Dropped after the answer.
+  virtual void OnGone(std::function<void(GoneReason)> gone) = 0;
+};
+
+using HttpExchangePtr = std::shared_ptr<HttpExchange>;  // shared by connection and handler
+
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  // Decides on the head alone, before the body is read or asked for: a response refuses the
+  // request. `head` has no body.
+  virtual std::optional<HttpResponse> Check(const HttpRequest& head) = 0;
+  // Answers now or later, through `exchange`.
+  virtual void Handle(HttpExchangePtr exchange) = 0;
+  // The answer to bytes that are no request, or that exceed a limit.
+  virtual HttpResponse Refuse(const HttpError& error) = 0;
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,154 @@
+#include "common/net/http_server.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+
+#include "common/net/http_connection.h"
+#include "common/net/strand_impl.h"
+
+namespace tandem::net {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+// Shared by the server and the operations in flight.
+struct State : std::enable_shared_from_this<State> {
+  State(const Strand& s, HttpHandler& h, const HttpServerOptions& o)
+      : strand(s), handler(h), options(o), acceptor(s.impl().executor), retry(s) {}
+
+  void Accept();
+  void OnAccepted(const error_code& ec, tcp::socket socket);
+  void Ended(const std::shared_ptr<HttpConnection>& connection);
+  void MaybeStopped();
+
+  Strand strand;
+  HttpHandler& handler;
+  HttpServerOptions options;
+  tcp::acceptor acceptor;
+  Timer retry;
+  HostPort address;
+  bool accepting = false;  // an accept is outstanding
+  bool stopping = false;
+  Closure stopped;
+  std::unordered_set<std::shared_ptr<HttpConnection>> connections;
+};
+
+void State::Accept() {
+  if (accepting || stopping || connections.size() >= options.max_connections) return;
+  accepting = true;
+  acceptor.async_accept([self = shared_from_this()](const error_code& ec, tcp::socket socket) {
+    self->OnAccepted(ec, std::move(socket));
+  });
+}
+
+void State::OnAccepted(const error_code& ec, tcp::socket socket) {
+  accepting = false;
+  if (stopping) return;
+  if (ec) {
+    // Out of file descriptors, or the client is gone already: look again soon.
+    retry.Set(SteadyNow() + std::chrono::milliseconds(50), [weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->Accept();
+    });
+    return;
+  }
+  auto slot = std::make_shared<std::weak_ptr<HttpConnection>>();  // filled below
+  auto connection = std::make_shared<HttpConnection>(std::move(socket), strand, handler, options,
+                                                     [weak = weak_from_this(), slot] {
+                                                       if (auto self = weak.lock())
+                                                         self->Ended(slot->lock());
+                                                     });
+  *slot = connection;
+  connections.insert(connection);
+  connection->Start();
+  Accept();
+}
+
+void State::Ended(const std::shared_ptr<HttpConnection>& connection) {
+  connections.erase(connection);
+  Accept();
+  MaybeStopped();
+}
+
+void State::MaybeStopped() {
+  if (stopping && connections.empty() && stopped) std::exchange(stopped, Closure())();
+}
+
+class Server : public HttpServer {
+ public:
+  explicit Server(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  ~Server() override {
+    state_->stopped = Closure();
+    Close();
+  }
+
+  HostPort address() const override { return state_->address; }
+  HttpServerCounts counts() const override {
+    HttpServerCounts counts{.connections = state_->connections.size()};
+    for (const auto& connection : state_->connections) counts.exchanges += connection->answering();
+    return counts;
+  }
+
+  void Stop(Closure stopped) override {
+    state_->stopped = std::move(stopped);
+    CloseAcceptor();
+    auto connections = state_->connections;
+    for (const auto& connection : connections) connection->Stop();
+    state_->strand.Post([state = state_] { state->MaybeStopped(); });
+  }
+
+  void Close() override {
+    CloseAcceptor();
+    auto connections = state_->connections;
+    for (const auto& connection : connections) connection->Close(GoneReason::kStopped);
+  }
+
+ private:
+  void CloseAcceptor() {
+    state_->stopping = true;
+    state_->retry.Cancel();
+    error_code ignored;
+    state_->acceptor.close(ignored);
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+Status Bind(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
+  error_code ec;
+  acceptor.open(endpoint.protocol(), ec);
+  if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
+  if (!ec) acceptor.bind(endpoint, ec);
+  if (!ec) acceptor.listen(boost::asio::socket_base::max_listen_connections, ec);
+  if (!ec) return OkStatus();
+  error_code ignored;
+  acceptor.close(ignored);
+  return Unavailable("{}", ec.message());
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<HttpServer>> HttpServer::Open(IoThreads& io, const Strand& strand,
+                                                       const HostPort& address,
+                                                       HttpHandler& handler,
+                                                       const HttpServerOptions& options) {
+  auto state = std::make_shared<State>(strand, handler, options);
+  error_code ec;
+  tcp::resolver resolver(io.context());
+  auto endpoints = resolver.resolve(address.host, std::to_string(address.port),
+                                    tcp::resolver::passive | tcp::resolver::numeric_service, ec);
+  if (ec) return Unavailable("cannot listen on {}: {}", address.ToString(), ec.message());
+  Status bound = Unavailable("no address");
+  for (const auto& entry : endpoints) {
+    bound = Bind(state->acceptor, entry.endpoint());
+    if (bound.ok()) break;
+  }
+  if (!bound.ok()) return Annotate(bound, "cannot listen on " + address.ToString());
+  state->address = {address.host, state->acceptor.local_endpoint(ec).port()};
+  strand.Post([state] { state->Accept(); });
+  return std::make_unique<Server>(std::move(state));
+}
+
+}  // namespace tandem::net
