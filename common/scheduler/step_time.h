@@ -1,0 +1,49 @@
+// Predicts how long an engine step takes, from the steps seen so far:
+//
+//   seconds = fixed + per_token * tokens + per_pair * pairs
+//
+// (prefill: tokens and token pairs; decode: sequences and KV tokens). Least squares over all
+// observations, older ones fading, coefficients not negative. The same observations in the same
+// order give the same bits. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "common/base/time.h"
+
+namespace tandem::scheduler {
+
+struct StepTime {
+  double fixed_s = 0;
+  double per_token_s = 0;
+  double per_pair_s = 0;
+  double Seconds(double tokens, double pairs) const {
+    return fixed_s + per_token_s * tokens + per_pair_s * pairs;
+  }
+};
+
+// Token pairs of a chunk: each of its tokens with itself and every earlier one.
+constexpr double ChunkPairs(std::int64_t first, std::int64_t count) {
+  return static_cast<double>(count) * static_cast<double>(first) +
+         static_cast<double>(count) * static_cast<double>(count + 1) / 2;
+}
+
+class StepTimeFit {
+ public:
+  void Observe(double tokens, double pairs, Duration took);
+  // All zero before the first observation.
+  const StepTime& time() const { return time_; }
+  std::int64_t observations() const { return observations_; }
+
+ private:
+  void Solve();
+
+  // Normal equations of features (1, tokens, pairs), each scaled by kScale.
+  std::array<std::array<double, 3>, 3> xx_{};
+  std::array<double, 3> xy_{};
+  StepTime time_;
+  std::int64_t observations_ = 0;
+};
+
+}  // namespace tandem::scheduler

@@ -1,0 +1,116 @@
+// The decode node's decisions: reservations and their leases, quarantine, the decode batch, growth
+// and preemption, what each router may be sent.
+//
+// Pure: events with a time in, actions appended to `out`; no sockets, threads, clock or device.
+// Call OnTime at NextDeadline() (or later). Not thread-safe: one strand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/base/hash128.h"
+#include "common/base/status.h"
+#include "common/base/time.h"
+#include "common/handoff/events.h"
+#include "common/kv/block_counts.h"
+#include "common/kv/layout.h"
+#include "common/sequence/batch.h"
+#include "decode_node/core/actions.h"
+
+namespace tandem::decode_node {
+
+struct DecodeConfig {
+  std::string name;
+  handoff::Incarnation incarnation;
+  Hash128 model_instance;
+  std::string numerics;  // generated KV is cached only under hashes of this class
+  kv::KvLayout layout;
+  kv::BlockCount num_blocks{0};
+  TokenCount max_context{0};
+  std::int32_t step_sequences = 64;     // in one step
+  std::int32_t reservations_max = 256;  // reserved, joined or quarantined
+  // Errors: InvalidArgument naming the field.
+  Status Validate() const;
+};
+
+// All but the first block zero (and `blocks.used`, `blocks.quarantined`) when nothing is left to
+// do.
+struct DecodeStats {
+  kv::BlockCounts blocks;
+  std::int32_t routers = 0;
+  std::int32_t sources = 0;
+
+  std::int32_t reserved = 0;
+  std::int32_t sequences = 0;    // joined
+  std::int32_t stalled = 0;      // of these, without credit or room
+  std::int32_t quarantined = 0;  // reservations
+  std::int32_t leases = 0;
+  std::int32_t verifying = 0;  // Verify without an answer
+
+  std::int64_t reservations = 0;
+  std::int64_t refused_full = 0;
+  std::int64_t refused_other = 0;
+  std::int64_t joined = 0;
+  std::int64_t rejected = 0;
+  std::int64_t corrupt = 0;
+  std::int64_t leases_expired = 0;
+  std::int64_t revokes = 0;
+  std::int64_t preempted = 0;
+  std::int64_t cancelled = 0;
+  std::int64_t finished = 0;
+  std::int64_t tokens = 0;
+  std::int64_t held_blocks = 0;
+  std::int64_t stale_messages = 0;
+};
+
+class DecodeCore {
+ public:
+  // Requires: config.Validate().ok().
+  explicit DecodeCore(const DecodeConfig& config);
+  ~DecodeCore();
+  DecodeCore(const DecodeCore&) = delete;
+  DecodeCore& operator=(const DecodeCore&) = delete;
+
+  void RouterConnected(Time now, handoff::NodeId router, const handoff::Hello& hello, Actions& out);
+  void RouterLost(Time now, handoff::NodeId router, Actions& out);
+  // `proof`: by the transport that `source` uses to write here.
+  void SourceConnected(Time now, handoff::NodeId source, const handoff::Hello& hello,
+                       handoff::Proof proof, Actions& out);
+  void SourceLost(Time now, handoff::NodeId source, Actions& out);
+  // From routers and sources. A message that makes no sense is counted and dropped.
+  void OnMessage(Time now, handoff::NodeId from, handoff::Message message, Actions& out);
+
+  void LayerVerified(Time now, VerifyTicket ticket, bool ok, Actions& out);
+  // Data messages of a placement keep its lease alive.
+  void DataArrived(Time now, handoff::PlacementKey key);
+  void SinkDrained(Time now, handoff::PlacementKey key, Actions& out);
+  // Every process that may write for `source` has ended (pidfd), or cannot reach memory any more.
+  // The end of a connection is not that.
+  void WriterGone(Time now, handoff::NodeId source, Actions& out);
+  void ProbeVerified(Time now, handoff::NodeId source, std::uint64_t nonce, bool ok, Actions& out);
+
+  // `results`: one per slice, any order.
+  void StepDone(Time now, std::uint64_t step, std::span<const sequence::SampledToken> results,
+                Duration took, Actions& out);
+  // The engine could not run it: its sequences fail as internal.
+  void StepFailed(Time now, std::uint64_t step, Actions& out);
+
+  // Takes no new reservations; drained() once all sequences ended.
+  void BeginDrain(Time now, Actions& out);
+  bool drained() const;
+
+  void OnTime(Time now, Actions& out);
+  Time NextDeadline() const;
+
+  // For `to`, a router or a source; takes the prefix-cache changes not yet told to that router.
+  handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
+  DecodeStats stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem::decode_node

@@ -1,0 +1,120 @@
+// The prefill node's decisions: queue, batch, prefix cache, pins; where each prompt's KV goes, and
+// when it may be forgotten.
+//
+// Pure: events with a time in, actions appended to `out`; no sockets, threads, clock or device.
+// Call OnTime at NextDeadline() (or later). Not thread-safe: one strand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/base/hash128.h"
+#include "common/base/status.h"
+#include "common/base/time.h"
+#include "common/handoff/events.h"
+#include "common/kv/block_counts.h"
+#include "common/kv/layout.h"
+#include "common/sequence/batch.h"
+#include "prefill_node/core/actions.h"
+
+namespace tandem::prefill_node {
+
+struct PrefillConfig {
+  std::string name;
+  handoff::Incarnation incarnation;
+  Hash128 model_instance;
+  kv::KvLayout layout;
+  kv::BlockCount num_blocks{0};
+  TokenCount max_context{0};
+  TokenCount step_tokens{512};                            // prompt tokens in one step
+  std::int32_t step_sequences = 32;                       // prompts in one step
+  std::int32_t tasks_max = 256;                           // queued, computing or pinned
+  ByteCount outstanding_max{64 << 20};                    // of writes to one sink
+  Duration probe_every = std::chrono::seconds(10);        // a pair that works
+  Duration probe_again = std::chrono::milliseconds(500);  // one that does not
+  // Errors: InvalidArgument naming the field.
+  Status Validate() const;
+};
+
+// All but the first block zero (and `blocks.used`, `blocks.quarantined`) when nothing is left to
+// do.
+struct PrefillStats {
+  kv::BlockCounts blocks;
+  std::int32_t routers = 0;
+  std::int32_t sinks = 0;
+  std::int32_t usable_sinks = 0;
+
+  std::int32_t tasks = 0;         // all unfinished
+  std::int32_t queued = 0;        // not yet in a batch
+  std::int32_t waiting_room = 0;  // computed or computing, every sink was full
+  std::int32_t placements = 0;    // live
+  std::int32_t draining = 0;      // placements with writes outstanding after their end
+  std::int32_t leases = 0;
+  std::int64_t outstanding_bytes = 0;
+
+  std::int64_t accepted = 0;
+  std::int64_t refused = 0;
+  std::int64_t joined = 0;
+  std::int64_t failed = 0;
+  std::int64_t cancelled = 0;
+  std::int64_t placed_again = 0;  // placements after the first of an attempt
+  std::int64_t leases_expired = 0;
+  std::int64_t computed_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t pushed_bytes = 0;
+  std::int64_t held_blocks = 0;  // not sent, the sink had them
+  std::int64_t stale_messages = 0;
+};
+
+class PrefillCore {
+ public:
+  // Requires: config.Validate().ok().
+  explicit PrefillCore(const PrefillConfig& config);
+  ~PrefillCore();
+  PrefillCore(const PrefillCore&) = delete;
+  PrefillCore& operator=(const PrefillCore&) = delete;
+
+  void RouterConnected(Time now, handoff::NodeId router, const handoff::Hello& hello, Actions& out);
+  void RouterLost(Time now, handoff::NodeId router, Actions& out);
+  // Requires: the layouts are equal (Hello was checked).
+  void SinkConnected(Time now, handoff::NodeId sink, const handoff::Hello& hello, Actions& out);
+  void SinkLost(Time now, handoff::NodeId sink, Actions& out);
+  // From routers and sinks. A message that makes no sense is counted and dropped.
+  void OnMessage(Time now, handoff::NodeId from, handoff::Message message, Actions& out);
+
+  // `results`: one per slice with `sample`, any order.
+  void StepDone(Time now, std::uint64_t step, std::span<const sequence::SampledToken> results,
+                Duration took, Actions& out);
+  // The engine could not run it: its requests fail as internal.
+  void StepFailed(Time now, std::uint64_t step, Actions& out);
+  // All slices' KV of this layer is in the arena; layers in ascending order. Optional: what was not
+  // reported is pushed at StepDone.
+  void LayerComputed(Time now, std::uint64_t step, kv::Layer layer, Actions& out);
+
+  void PushFenced(Time now, PushTicket ticket, ByteCount bytes, std::uint64_t checksum,
+                  Actions& out);
+  void PushFailed(Time now, PushTicket ticket, Actions& out);
+  void PushDrained(Time now, handoff::PlacementKey key, Actions& out);
+  void ProbeWritten(Time now, handoff::NodeId sink, std::uint64_t nonce, ByteCount bytes,
+                    std::uint64_t checksum, Actions& out);
+  void ProbeFailed(Time now, handoff::NodeId sink, std::uint64_t nonce, Actions& out);
+
+  // Takes nothing new; drained() once all is finished.
+  void BeginDrain(Time now, Actions& out);
+  bool drained() const;
+
+  void OnTime(Time now, Actions& out);
+  Time NextDeadline() const;
+
+  // For `to`, a router or a sink; takes the prefix-cache changes not yet told to that router.
+  handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
+  PrefillStats stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem::prefill_node
