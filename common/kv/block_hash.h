@@ -20,10 +20,10 @@ namespace tandem::kv {
 inline constexpr std::int32_t kGranule = 16;  // tokens
 
 struct HashRoot {
-  Hash128 model_instance;
-  std::string_view numerics;  // the numerics class
-  KvLayout layout;            // its heads, width and dtype; not its block size
-  std::string_view salt;      // the tenant's
+  Hash128 model_instance{};
+  std::string_view numerics = {};  // the numerics class
+  KvLayout layout{};               // its heads, width and dtype; not its block size
+  std::string_view salt = {};      // the tenant's
 };
 Hash128 MakeRoot(const HashRoot& root);
 
