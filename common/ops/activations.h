@@ -1,0 +1,55 @@
+// Rows that are about to enter a matrix product: f32 [rows, k] and, where the numerics class wants
+// it, the same rows as int8 with a scale per row and 32 elements.
+//
+// An operator that ends in an Activations view writes the f32 rows; Prepare() then makes the int8
+// image of each row (a function of that row alone). Memory is taken once; a view is a value that
+// each thread makes for itself.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/status.h"
+#include "common/ops/aligned_buffer.h"
+#include "common/ops/ops_context.h"
+#include "common/ops/share.h"
+
+namespace tandem::ops {
+
+struct ActivationView {
+  float* x = nullptr;  // [rows, k]
+  std::int64_t rows = 0;
+  std::int64_t k = 0;
+  QuantizedRow xq{};           // of row 0; null unless the class quantises
+  std::int64_t xq_groups = 0;  // groups a row
+
+  float* row(std::int64_t index) const { return x + index * k; }
+  QuantizedRow quantized_row(std::int64_t index) const;
+};
+
+class Activations {
+ public:
+  Activations() = default;
+  // Room for `max_rows` rows of up to `max_k` elements. Errors: InvalidArgument for sizes below 1,
+  // ResourceExhausted.
+  static StatusOr<Activations> Create(NumericsClass numerics, std::int64_t max_rows,
+                                      std::int64_t max_k);
+  // Requires: within the room. Views of other shapes over the same object share its memory.
+  ActivationView View(std::int64_t rows, std::int64_t k) const;
+
+ private:
+  std::int64_t max_rows_ = 0;
+  std::int64_t max_groups_ = 0;  // per row
+  bool quantizes_ = false;
+  AlignedBuffer x_;
+  AlignedBuffer q_;
+  AlignedBuffer scale_;
+  AlignedBuffer sum_;
+  AlignedBuffer seed_;
+  AlignedBuffer seed16_;
+};
+
+// Makes the int8 image of this share's rows; nothing to do where the class has none. The rows must
+// have been written, and a Barrier passed unless the same share wrote the same rows.
+void Prepare(const OpsContext& context, const ActivationView& view, Share share);
+
+}  // namespace tandem::ops

@@ -1,0 +1,114 @@
+// The table of one numerics class's kernels: plain functions over raw pointers, one thread's part
+// of one operator each. Internal to ops: callers use the operator headers.
+//
+// The sources that implement a table are compiled for their instruction set, so this header may
+// include nothing that has external inline functions.
+#pragma once
+
+#include <stdint.h>
+
+namespace tandem::ops {
+
+// How a packed matrix lies in memory. A panel is 16 output columns wide; columns past n and
+// elements past k are zero.
+enum class WeightLayout : uint8_t {
+  kRowsF32,     // [n, k] f32: the scalar class
+  kPanelF32,    // [panels, k, 16] f32
+  kPanelF16,    // [panels, k, 16] IEEE half
+  kPanelBf16,   // [panels, k, 16] bfloat16
+  kPanelInt8,   // [panels, groups] blocks: q [group, 16] i8, scale [16] f32, min [16] f32 if any
+  kPanelVnni,   // same blocks, q as [group / 4, 16, 4] u8; without min the byte is q + 128
+  kPanelVnni4,  // same blocks, two values of 0..15 a byte: [group / 8, 16, 4], low nibbles first
+};
+
+inline constexpr int64_t kPanelColumns = 16;
+inline constexpr int64_t kActivationGroup = 32;  // elements that share one int8 scale
+
+struct PackedView {
+  WeightLayout layout;
+  const uint8_t* data;
+  int64_t n;            // output columns
+  int64_t k;            // inner size
+  int32_t group;        // elements of k that share a weight scale: 32 or 16; 0 for float layouts
+  int32_t has_min;      // weight = scale * q + min (then q is not negative), else scale * q
+  int64_t group_count;  // per panel; k rounded up to whole groups of 32, counted in groups
+  int64_t block_bytes;  // one group of one panel
+  int64_t panel_bytes;
+};
+
+// One row's activations, as int8. Groups are kActivationGroup elements, the last padded with zero.
+struct QuantizedRow {
+  int8_t* q;        // [groups * 32]
+  float* scale;     // [groups]
+  float* sum;       // [groups] scale * sum of q: multiplies the weights' min
+  int32_t* seed;    // [groups] -128 * sum of q: undoes the weights' offset
+  int32_t* seed16;  // [groups * 2] the same over 16 elements
+};
+
+struct MatmulArgs {
+  const PackedView* weights;
+  const float* x;     // [rows, k], row stride x_stride
+  QuantizedRow xq;    // of row 0; null pointers unless the class quantises
+  int64_t xq_groups;  // row stride of xq in groups
+  int64_t x_stride;   // elements
+  int64_t rows;
+  float* y;            // [rows, n], row stride y_stride
+  int64_t y_stride;    // elements
+  const float* bias;   // [n] or null
+  int32_t accumulate;  // y += product instead of y = product
+  int64_t panel_begin;
+  int64_t panel_end;
+  float* scratch;  // MatmulScratchFloats(k)
+};
+
+inline constexpr int64_t kKeyChunk = 64;    // keys per softmax step, aligned to position 0
+inline constexpr int64_t kAttendRows = 64;  // query rows that one call takes, at most
+inline constexpr int64_t kMaxHeadDim = 256;
+
+// Query rows that share one KV head. Row r sees the keys [max(0, position - window + 1), position].
+struct AttendArgs {
+  int64_t rows;             // <= kAttendRows
+  const float* const* q;    // [rows] -> [head_dim]
+  float* const* out;        // [rows] -> [head_dim]
+  const int32_t* position;  // [rows] ascending
+  int64_t window;           // 0: no window
+  float scale;              // of the scores
+  int64_t head_dim;
+  int64_t block_size;          // tokens
+  int64_t block_bytes;         // one (layer, block)
+  const uint8_t* kv;           // this KV head's keys in block 0; its values lie block_size rows on
+  const int32_t* block_table;  // covers max(position)
+  float* scratch;              // AttendScratchFloats(head_dim)
+};
+
+inline constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+// One unpacked tile of 32 columns.
+inline constexpr int64_t MatmulScratchFloats(int64_t k) { return RoundUp(k, 32) * 32; }
+// Keys and values of a chunk, accumulators, scores, running maximum and sum of each row.
+inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
+  return 2 * kKeyChunk * RoundUp(head_dim, 16) +
+         kAttendRows * (RoundUp(head_dim, 16) + kKeyChunk + 2) + 64;
+}
+
+struct Kernels {
+  // y = x / sqrt(mean(x^2) + eps) * weight. x == y is allowed.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
+  // y = silu(gate) * up. y may be gate or up.
+  void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);
+  // Null where the class keeps f32 activations.
+  void (*quantize_row)(const float* x, int64_t k, const QuantizedRow* row);
+  void (*matmul)(const MatmulArgs* args);
+  void (*attend)(const AttendArgs* args);
+  // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.
+  double (*exp_sum)(const float* x, int64_t n, float max, float* out);
+};
+
+// The tables. Calling into one needs the class's instruction sets; taking its address does not.
+extern const Kernels kScalarKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+extern const Kernels kAvx512VnniKernels;
+
+}  // namespace tandem::ops

@@ -1,0 +1,70 @@
+#include "common/ops/rope.h"
+
+#include <cmath>
+
+#include "common/base/check.h"
+
+namespace tandem::ops {
+namespace {
+
+void RotateInterleaved(const float* cos, const float* sin, std::int64_t pairs, float* x) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const float a = x[2 * i];
+    const float b = x[2 * i + 1];
+    x[2 * i] = a * cos[i] - b * sin[i];
+    x[2 * i + 1] = a * sin[i] + b * cos[i];
+  }
+}
+
+void RotateHalves(const float* cos, const float* sin, std::int64_t pairs, float* x) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const float a = x[i];
+    const float b = x[i + pairs];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + pairs] = a * sin[i] + b * cos[i];
+  }
+}
+
+}  // namespace
+
+StatusOr<RopeTable> RopeTable::Create(std::span<const double> inv_freq, double attention_factor,
+                                      std::int64_t num_positions) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{4} << 30;
+  const std::int64_t pairs = static_cast<std::int64_t>(inv_freq.size());
+  if (pairs < 1 || num_positions < 1 || num_positions > kMaxBytes / (pairs * 8)) {
+    return InvalidArgument("RoPE table of {} positions by {} pairs: must be 1 byte to 4 GiB",
+                           num_positions, pairs);
+  }
+  RopeTable table;
+  table.num_pairs_ = pairs;
+  table.num_positions_ = num_positions;
+  TANDEM_ASSIGN_OR_RETURN(table.table_, AlignedBuffer::Allocate(num_positions * pairs * 8));
+  float* out = table.table_.As<float>();
+  for (std::int64_t position = 0; position < num_positions; ++position, out += 2 * pairs) {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const double angle = static_cast<double>(position) * inv_freq[i];
+      out[i] = static_cast<float>(std::cos(angle) * attention_factor);
+      out[pairs + i] = static_cast<float>(std::sin(angle) * attention_factor);
+    }
+  }
+  return table;
+}
+
+void Rope(const RopeTable& table, const RopeArgs& args, Share share) {
+  TANDEM_CHECK(args.head_dim >= 2 * table.num_pairs());
+  const Range rows = share.Of(args.rows);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const std::int64_t position = args.positions[row];
+    TANDEM_CHECK(position >= 0 && position < table.num_positions());
+    for (std::int64_t head = 0; head < args.heads; ++head) {
+      float* x = args.x + row * args.x_stride + head * args.head_dim;
+      if (args.pairs == RopePairs::kInterleaved) {
+        RotateInterleaved(table.cos(position), table.sin(position), table.num_pairs(), x);
+      } else {
+        RotateHalves(table.cos(position), table.sin(position), table.num_pairs(), x);
+      }
+    }
+  }
+}
+
+}  // namespace tandem::ops

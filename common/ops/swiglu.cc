@@ -1,0 +1,14 @@
+#include "common/ops/swiglu.h"
+
+namespace tandem::ops {
+
+void Swiglu(const OpsContext& context, const SwigluArgs& args, const ActivationView& out,
+            Share share) {
+  const Range rows = share.Of(out.rows);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    context.kernels().swiglu(args.gate + row * out.k, args.up + row * out.k, out.k, out.row(row));
+  }
+  Prepare(context, out, share);
+}
+
+}  // namespace tandem::ops

@@ -1,0 +1,17 @@
+// The gate of a SwiGLU feed-forward layer.
+#pragma once
+
+#include "common/ops/activations.h"
+
+namespace tandem::ops {
+
+struct SwigluArgs {
+  const float* gate = nullptr;  // [rows, k]
+  const float* up = nullptr;    // [rows, k]
+};
+
+// out = silu(gate) * up, and prepares `out` for a product. out.x may be gate or up. Split by rows.
+void Swiglu(const OpsContext& context, const SwigluArgs& args, const ActivationView& out,
+            Share share);
+
+}  // namespace tandem::ops
