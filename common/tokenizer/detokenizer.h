@@ -8,6 +8,7 @@
 // Copyable: a copy goes on from the same state. Not thread-safe. The tokenizer must outlive it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -36,10 +37,15 @@ class Detokenizer {
  private:
   void Emit(std::string_view bytes, std::string& out);
   void DropTail(std::string& out);
+  void Strip(std::string& out);
+  // Byte-level: one U+FFFD for a broken character; character vocabularies: one for each of its
+  // bytes.
+  void AppendReplacements(std::size_t bad_bytes, std::string& out) const;
+  bool IsByteLevel() const;
 
   const Tokenizer* tokenizer_;
   DetokenizerOptions options_;
-  bool strip_pending_;  // the first emitted space is still to be dropped
+  bool strip_pending_;  // nothing has been emitted yet, and a leading space is to be dropped
   std::string tail_;    // at most 3 bytes: the beginning of a character
 };
 

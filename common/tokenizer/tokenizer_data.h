@@ -47,10 +47,9 @@ struct Merge {
 // One stage of cutting text into pieces; each stage cuts every piece of the stage before.
 struct PreTokenizerStep {
   enum class Kind : std::uint8_t {
-    kIsolate,      // every match of `pattern` is a piece, and so is all between two matches
-    kKeepMatches,  // every match is a piece; what lies between is dropped
-    kMetaspace,    // " " becomes U+2581; a piece ends before each U+2581
-    kPrefixSpace,  // a piece that does not begin with a space gets one
+    kIsolate,          // every match of `pattern` is a piece, and so is all between two matches
+    kKeepMatches,      // every match is a piece; what lies between is dropped
+    kBeforeMetaspace,  // a piece begins at each U+2581
   };
   Kind kind;
   std::string
@@ -59,8 +58,14 @@ struct PreTokenizerStep {
 
 enum class UnicodeForm : std::uint8_t { kNone, kNfc, kNfd, kNfkc, kNfkd };
 
-// Where U+2581 is put before a stretch of text between special tokens.
-enum class PrefixScheme : std::uint8_t { kNever, kFirst, kAlways };
+// What is put in front of a stretch of text between added tokens: a space, or U+2581 with
+// spaces_to_metaspace.
+enum class PrefixScheme : std::uint8_t {
+  kNever,
+  kFirst,      // only where the stretch begins the text and does not begin with it already
+  kIfMissing,  // where the stretch does not begin with it already
+  kAlways,
+};
 
 struct TokenizerData {
   enum class Model : std::uint8_t {
