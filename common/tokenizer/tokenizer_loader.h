@@ -20,7 +20,8 @@ namespace tandem::tokenizer {
 struct TokenizerFiles {
   std::string tokenizer_json;
   std::string tokenizer_config_json;   // bos, eos, chat template
-  std::string generation_config_json;  // list of eos ids
+  std::string generation_config_json;  // eos ids
+  std::string config_json;             // eos ids, where generation_config.json has none
   std::string chat_template_jinja;     // wins over the one in tokenizer_config.json
 };
 
