@@ -6,7 +6,7 @@ TANDEM_CACHE=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/tandem
 
 BUILD_PACKAGES="g++ cmake ninja-build ccache libboost1.81-dev libboost-json1.81-dev libprotobuf-dev
   protobuf-compiler libabsl-dev libucx-dev libspdlog-dev libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev
-  libssl-dev libcurl4-openssl-dev prometheus-cpp-dev"
+  libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libedit-dev pkg-config"
 MODEL_PACKAGES="python3 python3-pip"
 TEST_PACKAGES="libgtest-dev libgmock-dev libbenchmark-dev python3-venv clang-14 libclang-rt-14-dev curl
   iproute2"

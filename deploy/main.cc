@@ -1,0 +1,73 @@
+// The `tandem` command: its first argument names what to do.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "common/config/nearest.h"
+#include "common/config/program_options.h"
+#include "deploy/chat/chat.h"
+#include "deploy/serve/serve.h"
+
+namespace tandem::deploy {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: tandem COMMAND [--FLAG VALUE]…\n\n"
+    "  serve   start and watch a local cluster: router, prefill nodes, decode nodes\n"
+    "  chat    talk to an OpenAI-compatible server\n\n"
+    "tandem COMMAND --help tells a command's flags.\n";
+
+std::filesystem::path ProgramFolder() {
+  std::error_code bad;
+  return std::filesystem::read_symlink("/proc/self/exe", bad).parent_path();
+}
+
+int Exit(const Status& status) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "error: %s\n", std::string(FromAbsl(status.message())).c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+template <typename Options>
+int RunCommand(const char* name, const char* purpose, int argc, char** argv,
+               Status (*run)(const Options&)) {
+  Options values;
+  config::ProgramOptions options(name, purpose);
+  values.Register(options);
+  auto outcome = options.Parse(argc, argv);
+  if (!outcome.ok()) return Exit(outcome.status());
+  if (*outcome == config::ProgramOptions::Outcome::kShown) return 0;
+  return Exit(run(values));
+}
+
+int Main(int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "serve") {
+    return RunCommand<ServeOptions>(
+        "tandem serve", "Starts and watches a router, prefill nodes and decode nodes on this host.",
+        argc - 1, argv + 1,
+        [](const ServeOptions& options) { return Serve(options, ProgramFolder()); });
+  }
+  if (command == "chat") {
+    return RunCommand<ChatOptions>("tandem chat", "Talks to an OpenAI-compatible server.", argc - 1,
+                                   argv + 1, Chat);
+  }
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (!command.empty()) {
+    std::fprintf(stderr, "error: there is no command '%s'%s\n\n", argv[1],
+                 config::DidYouMean(command, {"serve", "chat"}).c_str());
+  }
+  std::fputs(kUsage, stderr);
+  return 2;
+}
+
+}  // namespace
+}  // namespace tandem::deploy
+
+int main(int argc, char** argv) { return tandem::deploy::Main(argc, argv); }

@@ -1,0 +1,99 @@
+#include "deploy/serve/serve_options.h"
+
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "deploy/serve/model_id.h"
+
+namespace tandem::deploy {
+namespace {
+
+// Beside the KV blocks: the arena's header, a probe region, UCX's own queues.
+constexpr std::int64_t kSharedMemoryMargin = std::int64_t{16} << 20;
+
+}  // namespace
+
+void ServeOptions::Register(config::ProgramOptions& options) {
+  using namespace config;
+  options.Add("model", "PATH", "a GGUF file or a safetensors folder; required", Text(&model));
+  options.Add("alias", "NAME", "serve the model under this id (from the file's name)",
+              Text(&alias));
+  options.Add("prefill", "N", "prefill nodes", Int(&num_prefill, 1, 64));
+  options.Add("decode", "N", "decode nodes", Int(&num_decode, 1, 64));
+  options.Add("host", "ADDRESS", "address of the API", Text(&host));
+  options.Add("port", "PORT", "TCP port of the API; 0: a free one", Int(&port, 0, 65535));
+  options.Add("api-key", "KEY", "clients must send this key (none)", Text(&api_key));
+  options.Add("allow-public", "", "listen on a non-loopback address without a key",
+              Switch(&allow_public));
+  options.Add("threads", "N", "compute threads per node; 0: one per core", Int(&threads, 0, 1024));
+  options.Add("context", "TOKENS", "longest sequence; 0: the model's own",
+              Int(&context, 0, 1 << 24));
+  options.Add("kv-memory", "SIZE",
+              "memory for KV blocks per node; decode nodes take it from /dev/shm",
+              Bytes(&kv_memory));
+  options.Add("kv-transport", "NAME", "how KV travels",
+              Choice(&kv_transport, {"ucx-shm", "ucx-tcp"}));
+  options.Add("numerics", "CLASS", "hold all nodes to this numerics class", Text(&numerics));
+  options.Add("log-level", "LEVEL", "what the processes log",
+              Choice(&log_level, {"debug", "info", "warning", "error"}));
+  options.Add("state-folder", "PATH", fmt::format("for logs ({})", DefaultStateFolder().string()),
+              Text(&state_folder));
+  options.Add("ask", "TEXT", "ask this once ready, stream the answer, print what happened",
+              Text(&ask));
+  options.Add("once", "", "stop after the answer", Switch(&once));
+}
+
+Status ServeOptions::Validate() const {
+  if (model.empty()) {
+    return InvalidArgument("--model is missing: give a GGUF file or a safetensors folder");
+  }
+  std::error_code bad;
+  if (!std::filesystem::exists(model, bad)) {
+    return InvalidArgument("--model: there is no '{}'; give a GGUF file or a safetensors folder",
+                           model);
+  }
+  if (once && ask.empty())
+    return InvalidArgument("--once needs --ask TEXT: it stops after that answer");
+  if (kv_memory.value() < (std::int64_t{1} << 20)) {
+    return InvalidArgument("--kv-memory is {} bytes, must be 1M or more", kv_memory);
+  }
+  if (kv_transport == "ucx-shm") {
+    TANDEM_RETURN_IF_ERROR(CheckSharedMemory(
+        "/dev/shm", ByteCount(num_decode * (kv_memory.value() + kSharedMemoryMargin))));
+  }
+  return OkStatus();
+}
+
+std::string ServeOptions::ModelId() const { return alias.empty() ? ServedModelId(model) : alias; }
+
+std::filesystem::path DefaultStateFolder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value == nullptr ? "" : value);
+  };
+  if (auto state = variable("XDG_STATE_HOME"); state.is_absolute()) return state / "tandem";
+  if (auto home = variable("HOME"); home.is_absolute()) return home / ".local/state/tandem";
+  return "/tmp/tandem";
+}
+
+Status CheckSharedMemory(const std::filesystem::path& folder, ByteCount needed) {
+  struct statvfs room;
+  if (::statvfs(folder.c_str(), &room) != 0) {
+    return ResourceExhausted(
+        "{}: {}; shared memory is needed for --kv-transport ucx-shm (or use ucx-tcp)",
+        folder.string(), std::strerror(errno));
+  }
+  const auto free =
+      static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
+  if (free >= needed.value()) return OkStatus();
+  return ResourceExhausted(
+      "{} has {} MiB free, the decode nodes need {} MiB there: give less --kv-memory, give the "
+      "container more "
+      "(docker run --shm-size=2g), or use --kv-transport ucx-tcp",
+      folder.string(), free >> 20, (needed.value() + (1 << 20) - 1) >> 20);
+}
+
+}  // namespace tandem::deploy

@@ -1,0 +1,46 @@
+// What `tandem serve` can be told.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/config/program_options.h"
+
+namespace tandem::deploy {
+
+struct ServeOptions {
+  std::string model;
+  std::string alias;  // empty: from the model's file name
+  int num_prefill = 1;
+  int num_decode = 1;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string api_key;
+  bool allow_public = false;
+  int threads = 0;                             // per node; 0: one per core
+  int context = 0;                             // tokens; 0: the model's own
+  ByteCount kv_memory{std::int64_t{1} << 30};  // per node
+  std::string kv_transport = "ucx-shm";
+  std::string numerics = "auto";
+  std::string log_level = "info";
+  std::string state_folder;  // logs; empty: DefaultStateFolder()
+  std::string ask;
+  bool once = false;
+
+  void Register(config::ProgramOptions& options);
+  // Errors: InvalidArgument (what, value, fix); ResourceExhausted when /dev/shm has too little
+  // room.
+  Status Validate() const;
+  std::string ModelId() const;
+};
+
+// $XDG_STATE_HOME/tandem, ~/.local/state/tandem, or /tmp/tandem.
+std::filesystem::path DefaultStateFolder();
+
+// Errors: ResourceExhausted, with advice, when `folder` has fewer than `needed` bytes free.
+Status CheckSharedMemory(const std::filesystem::path& folder, ByteCount needed);
+
+}  // namespace tandem::deploy
