@@ -60,9 +60,9 @@ TEST(MappedFile, SaysWhenItMayNotRead) {
   ASSERT_EQ(::chmod(dir.File("secret").c_str(), 0), 0);
   constexpr uid_t kNobody = 65534;
   const bool root = ::geteuid() == 0;  // who may read every file
-  if (root) ASSERT_EQ(::seteuid(kNobody), 0);
+  if (root && ::seteuid(kNobody) != 0) FAIL() << "cannot give up root";
   auto file = MappedFile::Open(dir.File("secret"));
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  if (root && ::seteuid(0) != 0) FAIL() << "cannot become root again";
   EXPECT_TRUE(absl::IsFailedPrecondition(file.status())) << file.status();
 }
 
