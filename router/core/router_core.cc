@@ -52,7 +52,7 @@ void RouterCore::Impl::NodeLost(Time now, NodeId node, handoff::Loss loss, Actio
 void RouterCore::Impl::SendPeers(Actions& out) {
   const handoff::Peers peers = nodes_.MakePeers();
   for (const auto& [id, node] : nodes_.nodes()) {
-    if (node.hello.role == handoff::Role::kPrefill) out.push_back(Send{id, peers});
+    if (node.hello.role == handoff::Role::kPrefill) out.emplace_back(Send{id, peers});
   }
 }
 
@@ -60,7 +60,7 @@ void RouterCore::Impl::PairsMayHaveChanged(Time now, Actions& out) {
   const std::int32_t pairs = nodes_.UsablePairs();
   if (pairs == usable_pairs_) return;
   usable_pairs_ = pairs;
-  out.push_back(Readiness{pairs});
+  out.emplace_back(Readiness{pairs});
   Dispatch(now, out);
 }
 
@@ -75,7 +75,7 @@ void RouterCore::Impl::DrainNode(Time now, NodeId node, Duration budget, Actions
   NodeTable::Node* entry = nodes_.Find(node);
   if (entry == nullptr) return;
   entry->draining = true;
-  out.push_back(Send{node, handoff::Drain{budget}});
+  out.emplace_back(Send{node, handoff::Drain{budget}});
   PairsMayHaveChanged(now, out);
 }
 
@@ -83,7 +83,7 @@ void RouterCore::Impl::DrainNode(Time now, NodeId node, Duration budget, Actions
 
 void RouterCore::Impl::FlushSends(Actions& out) {
   for (Send& send : sends_) {
-    if (nodes_.Find(send.to) != nullptr) out.push_back(std::move(send));
+    if (nodes_.Find(send.to) != nullptr) out.emplace_back(std::move(send));
   }
   sends_.clear();
 }
@@ -117,7 +117,7 @@ void RouterCore::Impl::Apply(Time now, Request& request, const Machine::Outcome&
         ++counters_.failed;
         break;
     }
-    out.push_back(
+    out.emplace_back(
         Finished{machine.id(), machine.status(), machine.finish(), std::move(request.bill)});
     queue_.erase(number);
     deadlines_.Remove(number);
@@ -128,10 +128,10 @@ void RouterCore::Impl::Apply(Time now, Request& request, const Machine::Outcome&
 void RouterCore::Impl::Deliver(Time now, Request& request, Position first, Actions& out) {
   const auto tokens = request.machine.TokensFrom(first);
   const auto logprobs = request.machine.LogprobsFrom(first);
-  out.push_back(router::Deliver{request.machine.id(),
-                                first,
-                                {tokens.begin(), tokens.end()},
-                                {logprobs.begin(), logprobs.end()}});
+  out.emplace_back(router::Deliver{request.machine.id(),
+                                   first,
+                                   {tokens.begin(), tokens.end()},
+                                   {logprobs.begin(), logprobs.end()}});
   Bill& bill = request.bill;
   if (first == Position(0)) {
     bill.first_token = now;
@@ -157,8 +157,8 @@ void RouterCore::Impl::GrantCredit(Request& request, Actions& out) {
       request.consumed + std::int64_t{handoff::kCreditWindow} - request.granted;
   if (more < std::int64_t{handoff::kCreditWindow} / 2) return;  // not a message per token
   request.granted += more;
-  out.push_back(Send{machine.decode_node(),
-                     handoff::Credit{request.voice, static_cast<std::uint32_t>(more)}});
+  out.emplace_back(Send{machine.decode_node(),
+                        handoff::Credit{request.voice, static_cast<std::uint32_t>(more)}});
 }
 
 void RouterCore::Impl::Uncount(Request& request) {
@@ -252,7 +252,7 @@ bool RouterCore::Impl::StartAttempt(Time now, Request& request, Actions& out) {
   ++prefill.requests;
   prefill.queued_tokens += pair->uncached;
   ++nodes_.Find(pair->first_sink)->requests;
-  out.push_back(Send{pair->prefill, std::move(message)});
+  out.emplace_back(Send{pair->prefill, std::move(message)});
   return true;
 }
 

@@ -21,8 +21,8 @@ void RouterCore::Impl::OnPlaced(Time now, NodeId from, const handoff::Placed& me
   Request* request = Find(message.key.request);
   if (request == nullptr) {  // done or cancelled: the prefill node must let go
     ++counters_.stale_messages;
-    out.push_back(Send{from, handoff::Cancel{{message.key.request, message.key.attempt,
-                                              handoff::kAllPlacements}}});
+    out.emplace_back(Send{from, handoff::Cancel{{message.key.request, message.key.attempt,
+                                                 handoff::kAllPlacements}}});
     return;
   }
   const auto sink = nodes_.FindSink(message.sink);
