@@ -9,10 +9,7 @@ namespace {
 constexpr std::array kAll = {NumericsClass::kScalarF32, NumericsClass::kAvx2,
                              NumericsClass::kAvx512, NumericsClass::kAvx512Vnni};
 
-bool Supports([[maybe_unused]] const CpuFeatures& features, NumericsClass numerics) {
-#if !defined(TANDEM_OPS_SIMD)
-  return numerics == NumericsClass::kScalarF32;
-#endif
+bool Supports(const CpuFeatures& features, NumericsClass numerics) {
   switch (numerics) {
     case NumericsClass::kScalarF32:
       return true;

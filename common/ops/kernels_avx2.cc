@@ -1,0 +1,13 @@
+// The avx2 class. Built for AVX2, FMA and F16C; may include nothing with external inline functions.
+#include "common/ops/vector_avx2.h"
+// The vector type first: the kernels below are written over it.
+#include "common/ops/simd_rows.h"
+// Uses simd_rows.h.
+#include "common/ops/simd_attention.h"
+#include "common/ops/simd_matmul.h"
+
+namespace tandem::ops {
+
+const Kernels kAvx2Kernels = {RmsNorm, Swiglu, nullptr, MatmulF32, Attend, ExpSum};
+
+}  // namespace tandem::ops

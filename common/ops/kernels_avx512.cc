@@ -1,0 +1,14 @@
+// The avx512 class. Built for AVX-512 F, BW, DQ and VL; may include nothing with external inline
+// functions.
+#include "common/ops/vector_avx512.h"
+// The vector type first: the kernels below are written over it.
+#include "common/ops/simd_rows.h"
+// Uses simd_rows.h.
+#include "common/ops/simd_attention.h"
+#include "common/ops/simd_matmul.h"
+
+namespace tandem::ops {
+
+const Kernels kAvx512Kernels = {RmsNorm, Swiglu, nullptr, MatmulF32, Attend, ExpSum};
+
+}  // namespace tandem::ops

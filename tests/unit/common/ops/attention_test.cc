@@ -1,0 +1,239 @@
+#include "common/ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+
+#include "common/base/thread_pool.h"
+#include "tests/unit/common/ops/ops_testing.h"
+
+namespace tandem::ops {
+namespace {
+
+struct Case {
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+  std::int64_t block_size;
+  std::int64_t window;
+};
+
+constexpr Case kCases[] = {
+    {9, 3, 64, 16, 0}, {7, 1, 48, 16, 0},  {4, 4, 80, 16, 0},   {14, 2, 128, 32, 0},
+    {2, 1, 256, 8, 0}, {6, 2, 8, 16, 0},   {3, 1, 20, 16, 0},   {9, 3, 64, 16, 70},
+    {2, 2, 64, 16, 1}, {4, 2, 64, 16, 64}, {80, 1, 16, 16, 33}, {3, 3, 64, 16, 4096},
+};
+
+// One sequence of `length` tokens with random rotated queries, keys and values.
+struct Sequence {
+  std::vector<float> q;
+  std::vector<float> k;
+  std::vector<float> v;
+  std::vector<std::int32_t> table;
+};
+
+class Arena {
+ public:
+  Arena(const Case& shape, KvType type, std::int64_t num_blocks)
+      : kv_{.layer = nullptr,
+            .type = type,
+            .num_kv_heads = shape.kv_heads,
+            .block_size = shape.block_size,
+            .head_dim = shape.head_dim},
+        bytes_(static_cast<std::size_t>(num_blocks * kv_.block_bytes())) {
+    kv_.layer = bytes_.data();
+  }
+  const PagedKv& kv() const { return kv_; }
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+ private:
+  PagedKv kv_;
+  std::vector<std::byte> bytes_;
+};
+
+Sequence MakeSequence(const Case& shape, std::int64_t length, std::int32_t first_block,
+                      std::uint64_t seed) {
+  Sequence sequence;
+  sequence.q = RandomFloats(length * shape.heads * shape.head_dim, seed, 2.0);
+  sequence.k = RandomFloats(length * shape.kv_heads * shape.head_dim, seed + 1);
+  sequence.v = RandomFloats(length * shape.kv_heads * shape.head_dim, seed + 2);
+  const std::int64_t blocks = (length + shape.block_size - 1) / shape.block_size;
+  for (std::int64_t i = blocks; i > 0; --i) {  // not in order
+    sequence.table.push_back(first_block + static_cast<std::int32_t>(i - 1));
+  }
+  return sequence;
+}
+
+// Appends and attends rows [begin, end) of each sequence, in one call.
+void Step(const OpsContext& context, const Case& shape, const PagedKv& kv,
+          const std::vector<const Sequence*>& sequences, Range rows, int threads,
+          std::vector<std::vector<float>>& outs) {
+  const std::int64_t q_row = shape.heads * shape.head_dim;
+  const std::int64_t kv_row = shape.kv_heads * shape.head_dim;
+  const std::int64_t count = rows.end - rows.begin;
+  std::vector<float> q, k, v;
+  std::vector<KvSlice> slices;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = *sequences[i];
+    q.insert(q.end(), s.q.begin() + rows.begin * q_row, s.q.begin() + rows.end * q_row);
+    k.insert(k.end(), s.k.begin() + rows.begin * kv_row, s.k.begin() + rows.end * kv_row);
+    v.insert(v.end(), s.v.begin() + rows.begin * kv_row, s.v.begin() + rows.end * kv_row);
+    slices.push_back({.first_row = static_cast<std::int64_t>(i) * count,
+                      .num_rows = count,
+                      .first_position = rows.begin,
+                      .block_table = s.table.data()});
+  }
+  std::vector<float> out(q.size());
+  ThreadPool pool(threads);
+  pool.Run([&](int index, int num) {
+    KvAppend(kv, slices, {.k = k.data(), .v = v.data(), .k_stride = kv_row, .v_stride = kv_row},
+             {index, num});
+    pool.Barrier();
+    Attention(context, kv, slices,
+              {.q = q.data(),
+               .q_stride = q_row,
+               .out = out.data(),
+               .out_stride = q_row,
+               .num_heads = shape.heads,
+               .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+               .window = shape.window},
+              {index, num});
+  });
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    outs[i].insert(outs[i].end(), out.begin() + static_cast<std::int64_t>(i) * count * q_row,
+                   out.begin() + static_cast<std::int64_t>(i + 1) * count * q_row);
+  }
+}
+
+float StoredAs(KvType type, float value) {
+  if (type == KvType::kF32) return value;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  return std::bit_cast<float>(bits);
+}
+
+// In double, over the stored values.
+std::vector<double> Exact(const Case& shape, KvType type, const Sequence& s, std::int64_t row,
+                          std::int64_t head) {
+  const std::int64_t d = shape.head_dim;
+  const std::int64_t kv_head = head / (shape.heads / shape.kv_heads);
+  const float* q = s.q.data() + (row * shape.heads + head) * d;
+  const std::int64_t first =
+      shape.window > 0 ? std::max<std::int64_t>(0, row - shape.window + 1) : 0;
+  std::vector<double> weights;
+  double max = -1e300;
+  for (std::int64_t key = first; key <= row; ++key) {
+    double score = 0;
+    for (std::int64_t i = 0; i < d; ++i) {
+      score +=
+          static_cast<double>(q[i]) * StoredAs(type, s.k[(key * shape.kv_heads + kv_head) * d + i]);
+    }
+    weights.push_back(score / std::sqrt(static_cast<double>(d)));
+    max = std::max(max, weights.back());
+  }
+  double total = 0;
+  for (double& w : weights) total += w = std::exp(w - max);
+  std::vector<double> out(static_cast<std::size_t>(d));
+  for (std::int64_t key = first; key <= row; ++key) {
+    for (std::int64_t i = 0; i < d; ++i) {
+      out[i] += weights[key - first] / total *
+                StoredAs(type, s.v[(key * shape.kv_heads + kv_head) * d + i]);
+    }
+  }
+  return out;
+}
+
+TEST(AttentionTest, EveryShapeAndClassIsCloseToTheExactResult) {
+  constexpr std::int64_t kLength = 150;
+  for (NumericsClass numerics : Classes()) {
+    for (const Case& shape : kCases) {
+      SCOPED_TRACE(fmt::format("{} {}/{}x{} window {}", Name(numerics), shape.heads, shape.kv_heads,
+                               shape.head_dim, shape.window));
+      const KvType type = KvTypeOf(numerics);
+      const OpsContext context = MakeContext(numerics, 2, 64, shape.head_dim);
+      Arena arena(shape, type, 64);
+      const Sequence sequence = MakeSequence(shape, kLength, 1, 77);
+      std::vector<std::vector<float>> outs(1);
+      Step(context, shape, arena.kv(), {&sequence}, {0, kLength}, 2, outs);
+      for (std::int64_t row : {0, 1, 63, 64, 65, 127, 128, 149}) {
+        for (std::int64_t head : {std::int64_t{0}, shape.heads - 1}) {
+          const std::vector<double> exact = Exact(shape, type, sequence, row, head);
+          const float* out = outs[0].data() + (row * shape.heads + head) * shape.head_dim;
+          for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+            ASSERT_NEAR(out[i], exact[i], 1e-5) << "row " << row << " head " << head << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, ARowAndItsKvAreTheSameInAnyBatchChunkingAndThreadCount) {
+  constexpr std::int64_t kLength = 139;
+  for (NumericsClass numerics : Classes()) {
+    for (const Case& shape : kCases) {
+      SCOPED_TRACE(fmt::format("{} {}/{}x{} window {}", Name(numerics), shape.heads, shape.kv_heads,
+                               shape.head_dim, shape.window));
+      const KvType type = KvTypeOf(numerics);
+      const OpsContext context = MakeContext(numerics, 3, 64, shape.head_dim);
+      const Sequence a = MakeSequence(shape, kLength, 0, 1);
+      const Sequence b = MakeSequence(shape, kLength, 30, 2);
+      Arena whole(shape, type, 64);
+      std::vector<std::vector<float>> expected(1);
+      Step(context, shape, whole.kv(), {&a}, {0, kLength}, 1, expected);
+      for (std::int64_t chunk : {1, 7, 64}) {
+        for (int threads : {1, 2, 3}) {
+          Arena arena(shape, type, 64);
+          std::vector<std::vector<float>> outs(2);
+          for (std::int64_t begin = 0; begin < kLength; begin += chunk) {
+            const Range rows{begin, std::min(begin + chunk, kLength)};
+            Step(context, shape, arena.kv(), {&b, &a}, rows, threads, outs);
+          }
+          ASSERT_EQ(outs[1], expected[0]) << "chunk " << chunk << " threads " << threads;
+          const std::size_t of_a =
+              a.table.size() * static_cast<std::size_t>(whole.kv().block_bytes());
+          ASSERT_EQ(std::memcmp(arena.bytes().data(), whole.bytes().data(), of_a), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, SlotsThatARowDoesNotSeeNeverReachItsResult) {
+  constexpr Case kShape{6, 2, 64, 16, 40};
+  constexpr std::int64_t kLength = 100;
+  for (NumericsClass numerics : Classes()) {
+    SCOPED_TRACE(Name(numerics));
+    const OpsContext context = MakeContext(numerics, 1, 64);
+    const Sequence sequence = MakeSequence(kShape, kLength, 0, 5);
+    Arena clean(kShape, KvTypeOf(numerics), 8);
+    Arena dirty(kShape, KvTypeOf(numerics), 8);
+    std::fill(dirty.bytes().begin(), dirty.bytes().end(), std::byte{0xff});  // NaN everywhere
+    std::vector<std::vector<float>> expected(1), outs(1);
+    Step(context, kShape, clean.kv(), {&sequence}, {0, kLength}, 1, expected);
+    Step(context, kShape, dirty.kv(), {&sequence}, {0, kLength}, 1, outs);
+    EXPECT_EQ(outs[0], expected[0]);
+  }
+}
+
+TEST(KvAppendTest, RoundsToNearestEvenAndKeepsSpecialValues) {
+  constexpr Case kShape{1, 1, 8, 16, 0};
+  Arena arena(kShape, KvType::kBf16, 1);
+  const std::vector<std::uint32_t> in = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001,
+                                         0x80000000, 0x7f800000, 0x7f800001, 0x00000001};
+  const std::vector<std::uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0x3f81,
+                                               0x8000, 0x7f80, 0x7fc0, 0x0000};
+  std::vector<float> row(8);
+  std::memcpy(row.data(), in.data(), 32);
+  const std::int32_t table[] = {0};
+  const KvSlice slice{.first_row = 0, .num_rows = 1, .first_position = 3, .block_table = table};
+  KvAppend(arena.kv(), {&slice, 1},
+           {.k = row.data(), .v = row.data(), .k_stride = 8, .v_stride = 8}, {});
+  EXPECT_EQ(std::memcmp(arena.bytes().data() + 3 * 16, expected.data(), 16), 0);
+  EXPECT_EQ(std::memcmp(arena.bytes().data() + (16 + 3) * 16, expected.data(), 16), 0);
+  EXPECT_EQ(arena.bytes()[2 * 16], std::byte{0});
+}
+
+}  // namespace
+}  // namespace tandem::ops

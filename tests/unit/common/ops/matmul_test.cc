@@ -1,0 +1,226 @@
+#include "common/ops/matmul.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "common/base/thread_pool.h"
+#include "tests/unit/common/ops/ops_testing.h"
+
+namespace tandem::ops {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<float> Multiply(const OpsContext& context, const PackedMatrix& weights,
+                            const std::vector<float>& x, std::int64_t rows, int num_threads,
+                            MatmulOutput output = {}, std::vector<float> y = {}) {
+  const std::int64_t k = weights.k();
+  auto activations = Activations::Create(context.numerics(), rows, k);
+  EXPECT_TRUE(activations.ok());
+  const ActivationView view = activations->View(rows, k);
+  std::memcpy(view.x, x.data(), static_cast<std::size_t>(rows * k) * sizeof(float));
+  if (y.empty()) y.assign(static_cast<std::size_t>(rows * weights.n()), -7.0f);
+  output.y = y.data();
+  ThreadPool pool(num_threads);
+  pool.Run([&](int index, int count) {
+    Prepare(context, view, {index, count});
+    pool.Barrier();
+    Matmul(context, weights, view, output, {index, count});
+  });
+  return y;
+}
+
+// In double, from the dequantised weights.
+std::vector<double> Exact(const WeightSource& source, const std::vector<float>& x,
+                          std::int64_t rows) {
+  std::vector<float> w(static_cast<std::size_t>(source.k));
+  std::vector<double> y(static_cast<std::size_t>(rows * source.n));
+  for (std::int64_t column = 0; column < source.n; ++column) {
+    DequantizeRow(source.type, source.row(column), source.k, w.data());
+    for (std::int64_t row = 0; row < rows; ++row) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < source.k; ++i) {
+        sum += static_cast<double>(x[row * source.k + i]) * w[i];
+      }
+      y[row * source.n + column] = sum;
+    }
+  }
+  return y;
+}
+
+double RmsOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value * value;
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+struct Shape {
+  std::int64_t n;
+  std::int64_t k;
+};
+
+// Inner sizes that are not multiples of 64, columns that do not fill a panel.
+std::vector<Shape> ShapesOf(WeightType type) {
+  if (Info(type).block_elems == 256) return {{33, 256}, {80, 768}};
+  if (Info(type).block_elems == 32) return {{1, 32}, {33, 96}, {100, 160}, {64, 576}};
+  return {{1, 1}, {17, 7}, {33, 100}, {100, 161}, {64, 576}};
+}
+
+TEST(MatmulTest, EveryTypeAndClassIsCloseToTheExactProduct) {
+  for (NumericsClass numerics : Classes()) {
+    const OpsContext context = MakeContext(numerics, 2, 1024);
+    for (WeightType type : kAllTypes) {
+      // int8 activations round to 1/254 of the largest of 32; f32 chains to about 1e-6.
+      const bool int8 = context.kernels().quantize_row != nullptr && Info(type).group != 0;
+      const double bound = int8 ? 0.03 : 2e-5;
+      for (Shape shape : ShapesOf(type)) {
+        SCOPED_TRACE(
+            fmt::format("{} {} [{}, {}]", Name(numerics), TypeName(type), shape.n, shape.k));
+        const OwnedWeights weights = RandomWeights(type, shape.n, shape.k, 11);
+        auto packed = PackedMatrix::Pack(weights.source, numerics);
+        ASSERT_TRUE(packed.ok()) << packed.status();
+        for (std::int64_t rows : {1, 2, 3, 5, 13, 32}) {
+          const std::vector<float> x = RandomFloats(rows * shape.k, 5);
+          const std::vector<double> exact = Exact(weights.source, x, rows);
+          const std::vector<float> y = Multiply(context, *packed, x, rows, 2);
+          const double scale = RmsOf(exact) + 1e-3;
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            ASSERT_NEAR(y[i], exact[i], bound * scale * 4) << "element " << i << " rows " << rows;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulTest, ARowIsTheSameAloneInBatchesInChunksAndOnAnyThreadCount) {
+  constexpr std::int64_t kRows = 67;
+  for (NumericsClass numerics : Classes()) {
+    for (WeightType type : kAllTypes) {
+      const Shape shape = ShapesOf(type).back();
+      const Shape shapes[] = {shape, {37, shape.k}};
+      for (Shape s : shapes) {
+        SCOPED_TRACE(fmt::format("{} {} n={}", Name(numerics), TypeName(type), s.n));
+        const OwnedWeights weights = RandomWeights(type, s.n, s.k, 3);
+        auto packed = PackedMatrix::Pack(weights.source, numerics);
+        ASSERT_TRUE(packed.ok());
+        const OpsContext context = MakeContext(numerics, 4, s.k);
+        const std::vector<float> x = RandomFloats(kRows * s.k, 9, 3.0);
+        const std::vector<float> whole = Multiply(context, *packed, x, kRows, 1);
+        for (int threads : {2, 3, 4}) {
+          ASSERT_EQ(Multiply(context, *packed, x, kRows, threads), whole) << threads;
+        }
+        for (std::int64_t batch = 1; batch <= 32; ++batch) {
+          for (std::int64_t row = 0; row < kRows; row += batch) {
+            const std::int64_t rows = std::min(batch, kRows - row);
+            const std::vector<float> part(x.begin() + row * s.k, x.begin() + (row + rows) * s.k);
+            const std::vector<float> y =
+                Multiply(context, *packed, part, rows, 1 + static_cast<int>(batch % 2));
+            ASSERT_EQ(std::memcmp(y.data(), whole.data() + row * s.n, y.size() * 4), 0)
+                << "rows " << row << "+" << rows;
+          }
+          if (batch > 9) batch += 4;
+        }
+      }
+    }
+  }
+}
+
+TEST(MatmulTest, BiasAndAccumulateAddAfterTheProduct) {
+  constexpr Shape kShape{45, 96};
+  constexpr std::int64_t kRows = 7;
+  for (NumericsClass numerics : Classes()) {
+    SCOPED_TRACE(Name(numerics));
+    const OwnedWeights weights = RandomWeights(WeightType::kQ4_1, kShape.n, kShape.k, 4);
+    auto packed = PackedMatrix::Pack(weights.source, numerics);
+    ASSERT_TRUE(packed.ok());
+    const OpsContext context = MakeContext(numerics, 2, kShape.k);
+    const std::vector<float> x = RandomFloats(kRows * kShape.k, 1);
+    const std::vector<float> bias = RandomFloats(kShape.n, 2);
+    const std::vector<float> old = RandomFloats(kRows * kShape.n, 3);
+    const std::vector<float> plain = Multiply(context, *packed, x, kRows, 2);
+    const std::vector<float> both =
+        Multiply(context, *packed, x, kRows, 2, {.bias = bias.data(), .accumulate = true}, old);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(both[i], old[i] + (plain[i] + bias[i % kShape.n])) << i;
+    }
+  }
+}
+
+TEST(MatmulTest, ExtremeActivationsStayInTheirOwnRow) {
+  constexpr Shape kShape{40, 64};
+  const float kTiny = std::numeric_limits<float>::denorm_min();
+  const float kHuge = 1e30f;
+  const float kNan = std::numeric_limits<float>::quiet_NaN();
+  const float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> specials = {0.0f,    -0.0f, kTiny,  -kTiny,    1e-38f, 127.0f,
+                                       -128.0f, kHuge, -kHuge, kInfinity, kNan};
+  const std::int64_t rows = static_cast<std::int64_t>(specials.size());
+  for (NumericsClass numerics : Classes()) {
+    for (WeightType type : {WeightType::kF32, WeightType::kQ4_0, WeightType::kQ8_0}) {
+      SCOPED_TRACE(fmt::format("{} {}", Name(numerics), TypeName(type)));
+      const OwnedWeights weights = RandomWeights(type, kShape.n, kShape.k, 4);
+      auto packed = PackedMatrix::Pack(weights.source, numerics);
+      ASSERT_TRUE(packed.ok());
+      const OpsContext context = MakeContext(numerics, 2, kShape.k);
+      std::vector<float> x = RandomFloats(rows * kShape.k, 1);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t i = 0; i < 5; ++i) x[row * kShape.k + i * 7] = specials[row];
+      }
+      const std::vector<float> together = Multiply(context, *packed, x, rows, 2);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::vector<float> alone(x.begin() + row * kShape.k,
+                                       x.begin() + (row + 1) * kShape.k);
+        const std::vector<float> y = Multiply(context, *packed, alone, 1, 1);
+        EXPECT_EQ(std::memcmp(y.data(), together.data() + row * kShape.n, y.size() * 4), 0) << row;
+      }
+    }
+  }
+}
+
+TEST(MatmulTest, SaturatedBytesDoNotOverflow) {
+  // The largest magnitudes of both operands: weights all -128 or 127, activations all of one sign.
+  constexpr Shape kShape{32, 256};
+  OwnedWeights weights = RandomWeights(WeightType::kQ8_0, kShape.n, kShape.k, 1);
+  for (std::size_t at = 0; at < weights.bytes.size(); at += 34) {
+    PutHalf(0x3c00, weights.bytes.data() + at);  // scale 1
+    const int value = at / 34 % 2 == 0 ? -128 : 127;
+    for (int i = 0; i < 32; ++i) weights.bytes[at + 2 + i] = static_cast<std::byte>(value);
+  }
+  weights.source.bytes = weights.bytes;
+  for (NumericsClass numerics : Classes()) {
+    SCOPED_TRACE(Name(numerics));
+    auto packed = PackedMatrix::Pack(weights.source, numerics);
+    ASSERT_TRUE(packed.ok());
+    const OpsContext context = MakeContext(numerics, 1, kShape.k);
+    for (float sign : {1.0f, -1.0f}) {
+      const std::vector<float> x(static_cast<std::size_t>(kShape.k), sign * 127.0f);
+      const std::vector<float> y = Multiply(context, *packed, x, 1, 1);
+      for (float value : y) EXPECT_EQ(value, sign * 127.0f * 32 * 4 * (127 - 128));
+    }
+  }
+}
+
+TEST(PackedMatrixTest, RefusesSourcesThatDoNotAddUp) {
+  const OwnedWeights good = RandomWeights(WeightType::kQ4_K, 4, 256, 1);
+  WeightSource bad = good.source;
+  bad.bytes = bad.bytes.first(bad.bytes.size() - 1);
+  EXPECT_THAT(PackedMatrix::Pack(bad, NumericsClass::kScalarF32).status().ToString(),
+              HasSubstr("takes 576 bytes, 575 given"));
+  bad = good.source;
+  bad.k = 128;
+  EXPECT_THAT(PackedMatrix::Pack(bad, NumericsClass::kScalarF32).status().ToString(),
+              HasSubstr("whole blocks of 256"));
+  bad.n = 0;
+  EXPECT_EQ(PackedMatrix::Pack(bad, NumericsClass::kScalarF32).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  bad.n = std::int64_t{1} << 60;
+  EXPECT_EQ(PackedMatrix::Pack(bad, NumericsClass::kScalarF32).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tandem::ops
