@@ -12,6 +12,7 @@
 //
 // Handlers run on the owner's strand, one at a time, on_closed last and exactly once. Send(),
 // Close() and Ping() may be called from any thread. After on_closed it keeps nothing of the owner.
+// It must not outlive its IoThreads.
 #pragma once
 
 #include <functional>

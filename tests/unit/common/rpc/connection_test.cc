@@ -205,11 +205,11 @@ class ConnectionTest : public ::testing::Test {
     EXPECT_EQ(server_.WaitHello().name, "client");
   }
 
-  End server_{"server", End::OnHello::kAccept};
-  End client_{"client", End::OnHello::kAccept};
-  Options options_;
   net::IoThreads io_{2};
   net::Strand strand_{io_};
+  Options options_;
+  End server_{"server", End::OnHello::kAccept};
+  End client_{"client", End::OnHello::kAccept};
   std::unique_ptr<Listener> listener_;
 };
 
@@ -305,10 +305,14 @@ TEST_F(ConnectionTest, BusyOwnerIsNotSilence) {
     });
     answered.WaitForNotification();
     EXPECT_TRUE(ok);
-    net::Timer pause(strand_);
     absl::Notification waited;
-    Run([&] { pause.Set(SteadyNow() + std::chrono::milliseconds(10), [&] { waited.Notify(); }); });
+    std::optional<net::Timer> pause;
+    Run([&] {
+      pause.emplace(strand_);
+      pause->Set(SteadyNow() + std::chrono::milliseconds(10), [&] { waited.Notify(); });
+    });
     waited.WaitForNotification();
+    Run([&] { pause.reset(); });
   }
   EXPECT_FALSE(server_.closed());
   release.Notify();
@@ -388,7 +392,6 @@ TEST_F(ConnectionTest, RandomBytesOnlyEndTheirConnection) {
   SplitMix64 random(seed);
   for (int i = 0; i < 50; ++i) {
     End end("server", End::OnHello::kAccept);
-    absl::Notification started;
     Run([&] {
       listener_.reset();
       listener_ = *Listener::Open(io_, strand_, {.host = "127.0.0.1", .port = 0}, options_,
