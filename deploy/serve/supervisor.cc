@@ -35,28 +35,29 @@ Supervisor::~Supervisor() = default;
 
 Status Supervisor::Start(ChildProcess::Command command) {
   TANDEM_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(std::move(command)));
-  children_.push_back(std::make_unique<ChildProcess>(std::move(child)));
+  children_.push_back({std::make_unique<ChildProcess>(std::move(child))});
   return OkStatus();
 }
 
 Supervisor::Event Supervisor::Wait(Deadline deadline, int fd) {
   std::vector<pollfd> fds;
-  fds.push_back({signals_.get(), POLLIN, 0});
-  fds.push_back({fd, POLLIN, 0});  // poll ignores -1
-  for (const auto& child : children_) {
-    fds.push_back({child->Ended() ? -1 : child->pidfd(), POLLIN, 0});
-  }
   while (true) {
-    const int ready = ::poll(fds.data(), fds.size(), PollTimeoutMs(deadline));
-    if (ready < 0) continue;  // EINTR
     signalfd_siginfo info;
-    if (::read(signals_.get(), &info, sizeof info) == sizeof info)
+    if (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       return {What::kStopSignal, nullptr, {}};
-    for (std::size_t i = 0; i < children_.size(); ++i) {
-      if (fds[i + 2].fd < 0 || fds[i + 2].revents == 0) continue;
-      if (auto how = children_[i]->Ended()) return {What::kChildEnded, children_[i].get(), *how};
     }
-    if (fds[1].revents != 0) return {What::kReadable, nullptr, {}};
+    fds = {{signals_.get(), POLLIN, 0}, {fd, POLLIN, 0}};  // poll ignores -1
+    for (Watched& watched : children_) {
+      if (watched.reported) continue;
+      if (auto how = watched.child->Ended()) {
+        watched.reported = true;
+        return {What::kChildEnded, watched.child.get(), *how};
+      }
+      fds.push_back({watched.child->pidfd(), POLLIN, 0});
+    }
+    if (::poll(fds.data(), fds.size(), PollTimeoutMs(deadline)) > 0 && fds[1].revents != 0) {
+      return {What::kReadable, nullptr, {}};
+    }
     if (deadline.Passed(SteadyNow())) return {};
   }
 }
@@ -75,21 +76,21 @@ StatusOr<std::string> Supervisor::AwaitFirstLine(const std::filesystem::path& fi
 }
 
 Status Supervisor::StopAll(Duration patience) {
-  for (auto it = children_.rbegin(); it != children_.rend(); ++it) (*it)->Signal(SIGTERM);
+  for (auto it = children_.rbegin(); it != children_.rend(); ++it) it->child->Signal(SIGTERM);
   const Deadline deadline = Deadline::After(SteadyNow(), patience);
   const auto running = [&] {
     bool any = false;
-    for (auto& child : children_) any |= !child->Ended().has_value();
+    for (Watched& watched : children_) any |= !watched.child->Ended().has_value();
     return any;
   };
   while (running()) {
     const Event event = Wait(deadline);
     if (event.what != What::kTimeout && event.what != What::kStopSignal) continue;
-    for (auto& child : children_) child->Signal(SIGKILL);
+    for (Watched& watched : children_) watched.child->Signal(SIGKILL);
     while (running()) Wait(Deadline::After(SteadyNow(), std::chrono::seconds(1)));
   }
   std::string bad;
-  for (auto& child : children_) {
+  for (auto& [child, reported] : children_) {
     if (!child->ended_well())
       bad += fmt::format("{}{}: {}", bad.empty() ? "" : "; ", child->name(), *child->Ended());
   }

@@ -54,7 +54,11 @@ class Supervisor {
   static Status Report(const Event& event);
 
  private:
-  std::vector<std::unique_ptr<ChildProcess>> children_;  // in the order of starting
+  struct Watched {
+    std::unique_ptr<ChildProcess> child;
+    bool reported = false;  // by Wait(), which tells of each end once
+  };
+  std::vector<Watched> children_;  // in the order of starting
   ScopedFd signals_;
 };
 
