@@ -1,0 +1,222 @@
+// The operators of SmolLM2-135M's forward pass on random Q4_1 weights (Q8_0 head), by class, on two
+// threads: tokens per second of prefill chunks and of decode steps. Run it alone on the machine:
+//   flock /tmp/bench.lock build/release/tests/ops_bench
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "common/base/thread_pool.h"
+#include "common/ops/attention.h"
+#include "common/ops/matmul.h"
+#include "common/ops/rms_norm.h"
+#include "common/ops/rope.h"
+#include "common/ops/swiglu.h"
+#include "tests/unit/common/ops/ops_testing.h"
+
+namespace tandem::ops {
+namespace {
+
+constexpr std::int64_t kHidden = 576, kFeedForward = 1536, kHeads = 9, kKvHeads = 3, kHeadDim = 64;
+constexpr std::int64_t kLayers = 30, kVocabulary = 49152, kMaxRows = 2048, kBlockSize = 16;
+constexpr int kThreads = 2;
+
+struct Layer {
+  PackedMatrix q, k, v, o, gate, up, down;
+};
+
+// Weights and buffers of one class.
+class Model {
+ public:
+  explicit Model(NumericsClass numerics)
+      : context_(MakeContext(numerics, kThreads, kFeedForward, kHeadDim)), pool_(kThreads) {
+    const auto pack = [&](WeightType type, std::int64_t n, std::int64_t k) {
+      return *PackedMatrix::Pack(RandomWeights(type, n, k, 1).source, numerics);
+    };
+    for (Layer& layer : layers_) {
+      layer.q = pack(WeightType::kQ4_1, kHidden, kHidden);
+      layer.k = pack(WeightType::kQ4_1, kKvHeads * kHeadDim, kHidden);
+      layer.v = pack(WeightType::kQ4_1, kKvHeads * kHeadDim, kHidden);
+      layer.o = pack(WeightType::kQ4_1, kHidden, kHidden);
+      layer.gate = pack(WeightType::kQ4_1, kFeedForward, kHidden);
+      layer.up = pack(WeightType::kQ4_1, kFeedForward, kHidden);
+      layer.down = pack(WeightType::kQ4_1, kHidden, kFeedForward);
+    }
+    head_ = pack(WeightType::kQ8_0, kVocabulary, kHidden);
+    std::vector<double> inv_freq;
+    for (int i = 0; i < kHeadDim / 2; ++i) inv_freq.push_back(std::pow(1e5, -2.0 * i / kHeadDim));
+    rope_ = *RopeTable::Create(inv_freq, 1.0, kMaxRows);
+    normed_ = *Activations::Create(numerics, kMaxRows, kHidden);
+    attended_ = *Activations::Create(numerics, kMaxRows, kHidden);
+    gated_ = *Activations::Create(numerics, kMaxRows, kFeedForward);
+    arena_.resize(kLayers * BlockBytes() * kMaxRows / kBlockSize * 9);
+    hidden_ = RandomFloats(kMaxRows * kHidden, 2);
+    norm_.assign(kHidden, 0.02f);
+    for (auto* buffer : {&q_, &k_, &v_}) buffer->resize(kMaxRows * kHidden);
+    for (auto* buffer : {&gate_, &up_}) buffer->resize(kMaxRows * kFeedForward);
+    logits_.resize(32 * kVocabulary);
+    for (std::int32_t i = 0; i < kMaxRows; ++i) positions_.push_back(i);
+    for (std::int32_t i = 0; i < 9 * kMaxRows / kBlockSize; ++i) table_.push_back(i);
+  }
+
+  std::int64_t BlockBytes() const {
+    return 2 * kKvHeads * kBlockSize * kHeadDim * ElementBytes(KvTypeOf(context_.numerics()));
+  }
+
+  // One pass over `slices` of equal length; every slice's last row is sampled.
+  void Forward(std::span<const KvSlice> slices) {
+    const std::int64_t rows = slices.back().first_row + slices.back().num_rows;
+    std::vector<std::int32_t> positions;
+    for (const KvSlice& slice : slices) {
+      for (std::int64_t i = 0; i < slice.num_rows; ++i) {
+        positions.push_back(static_cast<std::int32_t>(slice.first_position + i));
+      }
+    }
+    pool_.Run([&](int index, int count) {
+      const Share share{index, count};
+      for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+        RunLayer(layer, rows, slices, positions.data(), share);
+      }
+      const std::int64_t samples = static_cast<std::int64_t>(slices.size());
+      const ActivationView x = normed_.View(samples, kHidden);
+      RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, x, share);
+      pool_.Barrier();
+      Matmul(context_, head_, x, {.y = logits_.data()}, share);
+    });
+  }
+
+  const std::int32_t* table(std::int64_t sequence) const {
+    return table_.data() + sequence * kMaxRows / kBlockSize / 4;
+  }
+
+ private:
+  void RunLayer(std::int64_t index, std::int64_t rows, std::span<const KvSlice> slices,
+                const std::int32_t* positions, Share share) {
+    const Layer& layer = layers_[index];
+    const ActivationView x = normed_.View(rows, kHidden);
+    RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, x, share);
+    pool_.Barrier();
+    Matmul(context_, layer.q, x, {.y = q_.data()}, share);
+    Matmul(context_, layer.k, x, {.y = k_.data()}, share);
+    Matmul(context_, layer.v, x, {.y = v_.data()}, share);
+    pool_.Barrier();
+    constexpr std::int64_t kKvWidth = kKvHeads * kHeadDim;
+    RopeArgs rope{.x = q_.data(),
+                  .x_stride = kHidden,
+                  .rows = rows,
+                  .heads = kHeads,
+                  .head_dim = kHeadDim,
+                  .positions = positions};
+    Rope(rope_, rope, share);
+    rope.x = k_.data(), rope.x_stride = kKvWidth, rope.heads = kKvHeads;
+    Rope(rope_, rope, share);
+    const PagedKv kv{.layer = arena_.data() + index * BlockBytes() * kMaxRows / kBlockSize * 9,
+                     .type = KvTypeOf(context_.numerics()),
+                     .num_kv_heads = kKvHeads,
+                     .block_size = kBlockSize,
+                     .head_dim = kHeadDim};
+    KvAppend(kv, slices,
+             {.k = k_.data(), .v = v_.data(), .k_stride = kKvWidth, .v_stride = kKvWidth}, share);
+    pool_.Barrier();
+    const ActivationView attended = attended_.View(rows, kHidden);
+    Attention(context_, kv, slices,
+              {.q = q_.data(),
+               .q_stride = kHidden,
+               .out = attended.x,
+               .out_stride = kHidden,
+               .num_heads = kHeads,
+               .scale = 0.125f},
+              share);
+    pool_.Barrier();
+    Prepare(context_, attended, share);
+    pool_.Barrier();
+    Matmul(context_, layer.o, attended, {.y = hidden_.data(), .accumulate = true}, share);
+    pool_.Barrier();
+    RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, x, share);
+    pool_.Barrier();
+    Matmul(context_, layer.gate, x, {.y = gate_.data()}, share);
+    Matmul(context_, layer.up, x, {.y = up_.data()}, share);
+    pool_.Barrier();
+    const ActivationView gated = gated_.View(rows, kFeedForward);
+    Swiglu(context_, {.gate = gate_.data(), .up = up_.data()}, gated, share);
+    pool_.Barrier();
+    Matmul(context_, layer.down, gated, {.y = hidden_.data(), .accumulate = true}, share);
+    pool_.Barrier();
+  }
+
+  OpsContext context_;
+  ThreadPool pool_;
+  Layer layers_[kLayers];
+  PackedMatrix head_;
+  RopeTable rope_;
+  Activations normed_, attended_, gated_;
+  std::vector<std::byte> arena_;
+  std::vector<float> hidden_, norm_, q_, k_, v_, gate_, up_, logits_;
+  std::vector<std::int32_t> positions_, table_;
+};
+
+Model& ModelOf(NumericsClass numerics) {
+  static std::unique_ptr<Model> model;  // one at a time: they are large
+  static NumericsClass held;
+  if (model == nullptr || held != numerics) {
+    model.reset();
+    model = std::make_unique<Model>(numerics);
+    held = numerics;
+  }
+  return *model;
+}
+
+// A prompt of `tokens` in chunks of 512.
+void Prefill(benchmark::State& state, NumericsClass numerics) {
+  Model& model = ModelOf(numerics);
+  const std::int64_t tokens = state.range(0);
+  for (auto _ : state) {
+    for (std::int64_t first = 0; first < tokens; first += 512) {
+      const KvSlice slice{.first_row = 0,
+                          .num_rows = std::min<std::int64_t>(512, tokens - first),
+                          .first_position = first,
+                          .block_table = model.table(0)};
+      model.Forward({&slice, 1});
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * tokens);
+}
+
+// One token of each of `sequences`, 256 tokens in.
+void Decode(benchmark::State& state, NumericsClass numerics) {
+  Model& model = ModelOf(numerics);
+  std::vector<KvSlice> slices;
+  for (std::int64_t i = 0; i < state.range(0); ++i) {
+    slices.push_back(
+        {.first_row = i, .num_rows = 1, .first_position = 256, .block_table = model.table(i)});
+  }
+  for (auto _ : state) model.Forward(slices);
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+}  // namespace
+}  // namespace tandem::ops
+
+int main(int argc, char** argv) {
+  using namespace tandem::ops;
+  for (NumericsClass numerics : FastClasses()) {
+    const std::string name(Name(numerics));
+    benchmark::RegisterBenchmark(("prefill/" + name).c_str(),
+                                 [=](benchmark::State& s) { Prefill(s, numerics); })
+        ->Arg(512)
+        ->Arg(2048)
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("decode/" + name).c_str(),
+                                 [=](benchmark::State& s) { Decode(s, numerics); })
+        ->Arg(1)
+        ->Arg(8)
+        ->Arg(32)
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
