@@ -257,6 +257,18 @@ TEST(GgufFile, ReadsEveryTypeOfAGeneratedModel) {
   }
 }
 
+// Written by llama.cpp's own converter.
+TEST(GgufFile, ReadsASmallRealFile) {
+  auto path = tandem::testing::SharedPath("models/llama-2-tiny-random.gguf");
+  if (!path) GTEST_SKIP() << "llama-2-tiny-random.gguf is not in the shared data";
+  auto file = GgufFile::Open(*path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->version(), 3);
+  EXPECT_EQ(file->tensors().size(), 12u);
+  EXPECT_THAT(file->Find("token_embd.weight")->shape, ElementsAre(32000, 8));
+  EXPECT_EQ(file->metadata().GetNumberArray("tokenizer.ggml.scores")->size(), 32000u);
+}
+
 TEST(GgufFile, ReadsSmolLm2) {
   auto path = tandem::testing::SmolLm2Path();
   if (!path) GTEST_SKIP() << "the SmolLM2 file is not in the model cache";
