@@ -155,6 +155,19 @@ TEST(RopeTest, RotatesPairsByThePositionsAngle) {
   }
 }
 
+TEST(RopeTest, TheTableIsExactInF32UpToLongContexts) {
+  const std::vector<double> inv_freq = {1.0, 0.1, 1e-5};
+  auto table = RopeTable::Create(inv_freq, 1.0, 131072);
+  ASSERT_TRUE(table.ok());
+  for (std::int64_t position = 0; position < 131072; ++position) {
+    for (int i = 0; i < 3; ++i) {
+      const double angle = static_cast<double>(position) * inv_freq[i];
+      ASSERT_NEAR(table->cos(position)[i], std::cos(angle), 3.1e-8) << position;
+      ASSERT_NEAR(table->sin(position)[i], std::sin(angle), 3.1e-8) << position;
+    }
+  }
+}
+
 TEST(RopeTest, RefusesTablesOfNoOrAbsurdSize) {
   const std::vector<double> one = {1.0};
   EXPECT_FALSE(RopeTable::Create({}, 1, 10).ok());
