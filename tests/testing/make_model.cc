@@ -1,10 +1,14 @@
 // Writes a test model to disk, for tests that start programs.
-//   make_test_model ARCH gguf|hf PATH [DTYPE] [SEED]      random weights; ARCH: llama mistral qwen2
-//   qwen3 make_test_model MODEL.bin,TOK.bin gguf|hf PATH [DTYPE]   llama2.c's files
+//   make_test_model ARCH gguf|hf PATH [KEY=VALUE…]   random weights; ARCH: llama, mistral, qwen2,
+//   qwen3;
+//                                                    keys: dtype, seed, layers, hidden, heads,
+//                                                    context
+//   make_test_model MODEL.bin,TOK.bin gguf|hf PATH [dtype=DTYPE]   llama2.c's files
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,33 +28,54 @@ std::optional<Arch> ArchOf(const std::string& name) {
   return std::nullopt;
 }
 
-StatusOr<TestModel> Make(const std::vector<std::string>& args) {
-  formats::DType dtype = formats::DType::kF32;
-  if (args.size() > 3) {
-    bool found = false;
+struct Settings {
+  ModelSpec spec;
+  GeneratorOptions generator;
+};
+
+// Errors: InvalidArgument for "KEY=VALUE" with an unknown key or dtype.
+Status Apply(const std::string& setting, Settings& settings) {
+  const std::size_t equals = setting.find('=');
+  if (equals == std::string::npos) return InvalidArgument("'{}' is not KEY=VALUE", setting);
+  const std::string key = setting.substr(0, equals);
+  const std::string value = setting.substr(equals + 1);
+  if (key == "dtype") {
     for (const formats::DTypeInfo& info : formats::AllDTypes()) {
-      if (info.name == args[3]) {
-        dtype = info.dtype;
-        found = true;
-      }
+      if (info.name != value) continue;
+      settings.generator.dtype = info.dtype;
+      return OkStatus();
     }
-    if (!found) return InvalidArgument("no dtype {}", args[3]);
+    return InvalidArgument("no dtype {}", value);
   }
-  if (auto arch = ArchOf(args[0])) {
-    GeneratorOptions options;
-    options.dtype = dtype;
-    if (args.size() > 4) options.seed = std::strtoull(args[4].c_str(), nullptr, 10);
-    return GenerateModel(ModelSpec::Of(*arch), options);
+  const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
+  const std::map<std::string, int*> sizes = {{"layers", &settings.spec.layers},
+                                             {"hidden", &settings.spec.hidden},
+                                             {"heads", &settings.spec.heads},
+                                             {"context", &settings.spec.context}};
+  if (key == "seed") {
+    settings.generator.seed = number;
+  } else if (auto size = sizes.find(key); size != sizes.end() && number > 0 && number < 1 << 20) {
+    *size->second = static_cast<int>(number);
+  } else {
+    return InvalidArgument("unknown setting {}", setting);
   }
-  auto comma = args[0].find(',');
+  return OkStatus();
+}
+
+StatusOr<TestModel> Make(const std::vector<std::string>& args) {
+  Settings settings;
+  const std::optional<Arch> arch = ArchOf(args[0]);
+  if (arch) settings.spec = ModelSpec::Of(*arch);
+  for (std::size_t i = 3; i < args.size(); ++i) TANDEM_RETURN_IF_ERROR(Apply(args[i], settings));
+  if (arch) return GenerateModel(settings.spec, settings.generator);
+  const std::size_t comma = args[0].find(',');
   if (comma == std::string::npos) return InvalidArgument("no arch {}", args[0]);
-  return LoadLlama2c(args[0].substr(0, comma), args[0].substr(comma + 1), dtype);
+  return LoadLlama2c(args[0].substr(0, comma), args[0].substr(comma + 1), settings.generator.dtype);
 }
 
 int Main(const std::vector<std::string>& args) {
   if (args.size() < 3 || (args[1] != "gguf" && args[1] != "hf")) {
-    fmt::print(stderr,
-               "usage: make_test_model ARCH|MODEL.bin,TOK.bin gguf|hf PATH [DTYPE] [SEED]\n");
+    fmt::print(stderr, "usage: make_test_model ARCH|MODEL.bin,TOK.bin gguf|hf PATH [KEY=VALUE…]\n");
     return 2;
   }
   auto model = Make(args);
