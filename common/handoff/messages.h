@@ -85,6 +85,13 @@ struct StepTimeFit {
   double per_pair_s = 0;
 };
 
+// A gauge or counter of a node, under its name in that node's books ("leases").
+struct NodeMetric {
+  std::string name;  // [a-z_]+
+  std::int64_t value = 0;
+  bool operator==(const NodeMetric&) const = default;
+};
+
 struct Heartbeat {
   std::uint32_t queued = 0;       // requests waiting
   std::uint32_t running = 0;      // sequences in the batch or being pushed
@@ -99,6 +106,7 @@ struct Heartbeat {
       usable_sinks;                   // P: names whose probe transfer last succeeded (whole list)
   std::vector<Hash128> cached_added;  // prefix-cache changes since the last heartbeat
   std::vector<Hash128> cached_removed;
+  std::vector<NodeMetric> metrics;  // to R, which shows them: nothing else is scraped
 };
 struct Ping {
   std::uint64_t nonce = 0;

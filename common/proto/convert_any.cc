@@ -1,4 +1,7 @@
 // Messages between any two processes.
+#include <algorithm>
+#include <string_view>
+
 #include "common/proto/convert.h"
 #include "common/proto/convert_parts.h"
 
@@ -9,8 +12,16 @@ constexpr std::size_t kMaxRanks = 256;
 constexpr std::size_t kMaxRegions = 64;
 constexpr std::size_t kMaxAddressBytes = 16384;  // a transport's worker address
 constexpr std::size_t kMaxNodes = 4096;
+constexpr std::size_t kMaxMetrics = 256;
 constexpr std::size_t kMaxCacheChanges = std::size_t{1} << 16;
 constexpr std::int64_t kMaxRegionBytes = std::int64_t{1} << 50;
+
+// The router makes a Prometheus name of it.
+bool IsMetricName(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || c == '_';
+  });
+}
 
 wire::Region ToProto(const handoff::RegionInfo& in) {
   wire::Region out;
@@ -189,6 +200,11 @@ wire::Heartbeat ToProto(const handoff::Heartbeat& in) {
   for (const std::string& name : in.usable_sinks) out.add_usable_sinks(name);
   out.set_cached_added(ToBytes(in.cached_added));
   out.set_cached_removed(ToBytes(in.cached_removed));
+  for (const handoff::NodeMetric& metric : in.metrics) {
+    wire::NodeMetric* added = out.add_metrics();
+    added->set_name(metric.name);
+    added->set_value(metric.value);
+  }
   return out;
 }
 
@@ -221,6 +237,14 @@ StatusOr<handoff::Heartbeat> FromProto(const wire::Heartbeat& in) {
                           HashesFrom("cached_added", in.cached_added(), kMaxCacheChanges));
   TANDEM_ASSIGN_OR_RETURN(out.cached_removed,
                           HashesFrom("cached_removed", in.cached_removed(), kMaxCacheChanges));
+  TANDEM_RETURN_IF_ERROR(
+      CheckSize("metrics", static_cast<std::size_t>(in.metrics_size()), kMaxMetrics));
+  for (const wire::NodeMetric& metric : in.metrics()) {
+    if (!IsMetricName(metric.name())) {
+      return InvalidArgument("metrics has a name that is not 1..64 of a-z and _");
+    }
+    out.metrics.push_back({metric.name(), metric.value()});
+  }
   return out;
 }
 
