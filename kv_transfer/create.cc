@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "kv_transfer/loopback/loopback.h"
+#include "kv_transfer/ucx/shm.h"
+#include "kv_transfer/ucx/tcp.h"
 
 namespace tandem::transfer {
 
@@ -50,10 +52,11 @@ StatusOr<std::unique_ptr<Source>> CreateSource(SourceOptions options, SourceEven
     case Transport::kLoopback:
       return loopback::CreateLoopbackSource(options, std::move(on_event));
     case Transport::kUcxShm:
+      return ucx::CreateShmSource(options, std::move(on_event));
     case Transport::kUcxTcp:
-      break;
+      return ucx::CreateTcpSource(options, std::move(on_event));
   }
-  return Unimplemented("transport {}", ToString(options.transport));
+  return InvalidArgument("transport: {} is none", static_cast<int>(options.transport));
 }
 
 StatusOr<std::unique_ptr<Sink>> CreateSink(SinkOptions options, SinkEventFn on_event) {
@@ -62,10 +65,11 @@ StatusOr<std::unique_ptr<Sink>> CreateSink(SinkOptions options, SinkEventFn on_e
     case Transport::kLoopback:
       return loopback::CreateLoopbackSink(options, std::move(on_event));
     case Transport::kUcxShm:
+      return ucx::CreateShmSink(options, std::move(on_event));
     case Transport::kUcxTcp:
-      break;
+      return ucx::CreateTcpSink(options, std::move(on_event));
   }
-  return Unimplemented("transport {}", ToString(options.transport));
+  return InvalidArgument("transport: {} is none", static_cast<int>(options.transport));
 }
 
 }  // namespace tandem::transfer

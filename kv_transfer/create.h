@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kv_transfer/transfer.h"
@@ -13,6 +14,9 @@ namespace tandem::transfer {
 namespace loopback {
 class Hub;
 }
+
+// Further settings of UCX by name without "UCX_", for measurements; they win over ours.
+using UcxSettings = std::vector<std::pair<std::string, std::string>>;
 
 struct SourceOptions {
   Transport transport = Transport::kLoopback;
@@ -25,6 +29,7 @@ struct SourceOptions {
   std::size_t gather_blocks = 16;           // kUcxTcp: most spans in one message
   Duration connect_timeout = std::chrono::seconds(5);
   Duration drain_timeout = std::chrono::seconds(2);  // see SourceLink::Abort
+  UcxSettings ucx_settings;
 
   // Errors: InvalidArgument naming the field.
   Status Validate() const;
@@ -38,11 +43,13 @@ struct RegionSpec {
 struct SinkOptions {
   Transport transport = Transport::kLoopback;
   std::vector<RegionSpec> regions;
-  std::uint64_t incarnation = 0;       // of this process; never 0
-  std::string net_device;              // kUcxTcp: interface to listen on; empty: all
-  std::shared_ptr<loopback::Hub> hub;  // kLoopback
-  std::size_t max_links = 1024;        // further sources are refused
-  std::size_t max_tickets = 1 << 16;   // expected at a time
+  std::uint64_t incarnation = 0;           // of this process; never 0
+  std::string net_device;                  // kUcxTcp: interface to listen on; empty: all
+  std::shared_ptr<loopback::Hub> hub;      // kLoopback
+  std::string shm_directory = "/dev/shm";  // kUcxShm: a tmpfs
+  std::size_t max_links = 1024;            // further sources are refused
+  std::size_t max_tickets = 1 << 16;       // expected at a time
+  UcxSettings ucx_settings;
 
   // Errors: InvalidArgument naming the field.
   Status Validate() const;

@@ -61,14 +61,11 @@ class SourceCore::Handle final : public SourceLink {
 SourceCore::SourceCore(const SourceOptions& options, SourceEventFn on_event, Parts parts)
     : options_(options),
       on_event_(std::move(on_event)),
+      keep_alive_(std::move(parts.keep_alive)),
       make_driver_(std::move(parts.make_driver)),
       thread_(std::move(parts.poller), {.step = [this] { return Step(); },
                                         .next_deadline = [this] { return NextDeadline(); },
-                                        .finish =
-                                            [this, finish = std::move(parts.finish)] {
-                                              links_.clear();
-                                              if (finish) finish();
-                                            }}) {}
+                                        .finish = [this] { links_.clear(); }}) {}
 
 SourceCore::~SourceCore() { thread_.Stop(); }
 

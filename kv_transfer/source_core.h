@@ -25,7 +25,7 @@ class SourceCore final : public Source {
   struct Parts {
     std::unique_ptr<Poller> poller;
     MakeDriver make_driver;
-    std::function<void()> finish;  // on the completion thread, after the last driver is gone
+    std::shared_ptr<void> keep_alive;  // what drivers and poller use: outlives them
   };
 
   SourceCore(const SourceOptions& options, SourceEventFn on_event, Parts parts);
@@ -46,6 +46,7 @@ class SourceCore final : public Source {
 
   const SourceOptions options_;
   const SourceEventFn on_event_;
+  const std::shared_ptr<void> keep_alive_;
   const MakeDriver make_driver_;
   absl::Mutex mutex_;
   std::vector<std::shared_ptr<Link>> opening_ ABSL_GUARDED_BY(mutex_);

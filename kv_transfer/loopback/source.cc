@@ -93,7 +93,7 @@ std::unique_ptr<Source> CreateLoopbackSource(const SourceOptions& options, Sourc
   return std::make_unique<SourceCore>(options, std::move(on_event),
                                       SourceCore::Parts{.poller = std::make_unique<CondvarPoller>(),
                                                         .make_driver = std::move(make_driver),
-                                                        .finish = nullptr});
+                                                        .keep_alive = nullptr});
 }
 
 }  // namespace tandem::transfer::loopback
