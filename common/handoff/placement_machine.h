@@ -71,7 +71,9 @@ class PlacementMachine {
   void Drop(Time now);
 
   // A Renew naming it was sent, and answered without it among the gone.
-  void OnRenewSent(Time now) { renew_sent_ = now; }
+  void OnRenewSent(Time now) {
+    if (!renew_sent_.has_value()) renew_sent_ = now;  // an answer may be to the first of several
+  }
   void OnRenewed();
   // When to stop posting: the lease's end less what clocks and the network may be off.
   Time stop_at() const;
