@@ -41,6 +41,7 @@ class PrefixCache {
   void EndQuarantine(BlockId block) { pool_.EndQuarantine(block); }
 
   const BlockCounts& counts() const { return pool_.counts(); }
+  std::int32_t refs(BlockId block) const { return pool_.refs(block); }
   std::size_t size() const { return by_hash_.size(); }
 
   // Changes after the first `since`, at most `most` of them; returns the next `since`. Changes
