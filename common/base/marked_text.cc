@@ -42,9 +42,11 @@ MarkedText MarkedText::Substr(std::size_t begin, std::size_t end) const {
   begin = std::min(begin, end);
   MarkedText out;
   out.text_ = text_.substr(begin, end - begin);
-  for (const Range& r : user_) {
-    std::size_t b = std::max(r.begin, begin);
-    std::size_t e = std::min(r.end, end);
+  auto it = std::partition_point(user_.begin(), user_.end(),
+                                 [&](const Range& r) { return r.end <= begin; });
+  for (; it != user_.end() && it->begin < end; ++it) {
+    std::size_t b = std::max(it->begin, begin);
+    std::size_t e = std::min(it->end, end);
     if (b < e) out.user_.push_back({b - begin, e - begin});
   }
   return out;

@@ -26,18 +26,18 @@
 namespace tandem::chat_template {
 
 struct Message {
-  std::string role;
-  std::optional<std::string> content;  // none in the template when absent
-  boost::json::object fields;          // further keys: name, tool_calls, tool_call_id, …
+  std::string role = {};
+  std::optional<std::string> content = {};  // none in the template when absent
+  boost::json::object fields = {};          // further keys: name, tool_calls, tool_call_id, …
 };
 
 struct RenderInput {
-  std::vector<Message> messages;
+  std::vector<Message> messages = {};
   bool add_generation_prompt = true;
-  std::string bos_token;  // text of the tokenizer's bos; empty without one
-  std::string eos_token;
-  boost::json::array tools;       // `tools` is none in the template when empty
-  boost::json::object variables;  // further variables: enable_thinking, …
+  std::string bos_token = {};  // text of the tokenizer's bos; empty without one
+  std::string eos_token = {};
+  boost::json::array tools = {};       // `tools` is none in the template when empty
+  boost::json::object variables = {};  // further variables: enable_thinking, …
 };
 
 class ChatTemplate {

@@ -22,7 +22,7 @@ enum class TokenKind : std::uint8_t {
 };
 
 struct Token {
-  std::string text;
+  std::string text = {};
   float score = 0;  // kSpm only: higher merges first
   TokenKind kind = TokenKind::kNormal;
 };
@@ -30,7 +30,7 @@ struct Token {
 // A token matched in the text before the model sees it.
 struct AddedToken {
   TokenId id;
-  std::string content;
+  std::string content = {};
   bool special = false;
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space after it

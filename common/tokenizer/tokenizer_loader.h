@@ -18,11 +18,11 @@ namespace tandem::tokenizer {
 
 // The texts of a Hugging Face model folder; all but the first may be empty.
 struct TokenizerFiles {
-  std::string tokenizer_json;
-  std::string tokenizer_config_json;   // bos, eos, chat template
-  std::string generation_config_json;  // eos ids
-  std::string config_json;             // eos ids, where generation_config.json has none
-  std::string chat_template_jinja;     // wins over the one in tokenizer_config.json
+  std::string tokenizer_json = {};
+  std::string tokenizer_config_json = {};   // bos, eos, chat template
+  std::string generation_config_json = {};  // eos ids
+  std::string config_json = {};             // eos ids, where generation_config.json has none
+  std::string chat_template_jinja = {};     // wins over the one in tokenizer_config.json
 };
 
 // Errors: InvalidArgument names the key and its value.
