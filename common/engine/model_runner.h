@@ -9,27 +9,13 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/engine/kv_arena.h"
+#include "common/engine/step_observer.h"
 #include "common/kv/ids.h"
 #include "common/kv/layout.h"
 #include "common/model/model.h"
 #include "common/sequence/batch.h"
 
 namespace tandem::engine {
-
-// Called on the thread that runs Step, between two layers: be quick, do not block.
-class StepObserver {
- public:
-  virtual ~StepObserver() = default;
-  // K and V of `layer` of every token of the batch are stored in the arena.
-  virtual void LayerComputed(kv::Layer layer) = 0;
-};
-
-// Sees the logits of each sampled row before sampling; for tests and references.
-class LogitsSink {
- public:
-  virtual ~LogitsSink() = default;
-  virtual void Logits(sequence::SliceTag tag, std::span<const float> logits) = 0;  // [vocab_size]
-};
 
 // The layout of `model`'s KV in blocks of `block_size` tokens: dtype f32 in the scalar numerics
 // class, bf16 otherwise.
@@ -46,8 +32,9 @@ class ModelRunner {
   struct Options {
     TokenCount max_tokens_per_step{512};  // over all slices
     std::int32_t max_slices = 64;
-    TokenCount max_context{0};  // tokens of one sequence; 0: what the model says
-    std::int32_t threads = 0;   // that compute, Step's caller among them; 0: as many as CPUs
+    // Tokens of one sequence; 0: what the model says, or what the arena holds where that is less.
+    TokenCount max_context{0};
+    std::int32_t threads = 0;  // that compute, Step's caller among them; 0: as many as CPUs
     // Errors: InvalidArgument naming the field, its value and its range.
     Status Validate() const;
   };
@@ -61,8 +48,11 @@ class ModelRunner {
 
   // Computes every slice, stores its KV, and samples where a slice asks for it: one entry for each
   // such slice, in the batch's order, valid until the next Step. A batch of no slices is fine.
+  // Requires: no block that one slice writes is in another slice's table, unless it is behind the
+  // other's tokens.
   // Errors: InvalidArgument, before anything is computed, for a batch over the limits, an unknown
-  // token id or block, a short block table, or a position over the context.
+  // token id or block, a short block table, or a position over the context; Internal, with the KV
+  // stored, when a model's logits are not finite.
   StatusOr<std::span<const sequence::SampledToken>> Step(const sequence::Batch& batch,
                                                          StepObserver& observer);
   // The same with no observer.

@@ -7,10 +7,10 @@ namespace tandem::model {
 namespace {
 
 // Generous bounds: past any model there is, small enough that no product of two overflows.
-constexpr std::int32_t kMaxLayers = 1024;
+
 constexpr std::int32_t kMaxWidth = 1 << 20;
 constexpr std::int32_t kMaxHeads = 1024;
-constexpr std::int32_t kMaxHeadDim = 1024;
+constexpr std::int32_t kMaxHeadDim = 256;  // what the attention kernels take
 constexpr std::int32_t kMaxVocab = 1 << 24;
 constexpr std::int32_t kMaxContext = 1 << 26;
 
@@ -26,21 +26,19 @@ Status Positive(std::string_view field, double value) {
 
 Status CheckRope(const ModelConfig& c) {
   TANDEM_RETURN_IF_ERROR(Positive("rope theta", c.rope_theta));
+  if (!c.rope_divisors.empty() &&
+      static_cast<std::int64_t>(c.rope_divisors.size()) * 2 != c.head_dim) {
+    return InvalidArgument("model config: {} rope divisors for head dim {}, must be half of it",
+                           c.rope_divisors.size(), c.head_dim);
+  }
+  for (float divisor : c.rope_divisors) {
+    TANDEM_RETURN_IF_ERROR(Positive("rope divisor", divisor));
+  }
   const RopeScaling& s = c.rope_scaling;
   if (s.type == RopeScalingType::kNone) return OkStatus();
   TANDEM_RETURN_IF_ERROR(Positive("rope scaling factor", s.factor));
   if (s.type == RopeScalingType::kLinear) return OkStatus();
   TANDEM_RETURN_IF_ERROR(Positive("rope scaling original context", s.original_context));
-  if (s.type == RopeScalingType::kLlama3) {
-    TANDEM_RETURN_IF_ERROR(Positive("rope scaling low_freq_factor", s.low_freq_factor));
-    TANDEM_RETURN_IF_ERROR(Positive("rope scaling high_freq_factor", s.high_freq_factor));
-    if (s.high_freq_factor <= s.low_freq_factor) {
-      return InvalidArgument(
-          "model config: rope scaling high_freq_factor {} must be above low_freq_factor {}",
-          s.high_freq_factor, s.low_freq_factor);
-    }
-    return OkStatus();
-  }
   TANDEM_RETURN_IF_ERROR(Positive("rope scaling beta_fast", s.beta_fast));
   TANDEM_RETURN_IF_ERROR(Positive("rope scaling beta_slow", s.beta_slow));
   if (s.attention_factor) {
@@ -50,7 +48,7 @@ Status CheckRope(const ModelConfig& c) {
 }
 
 Status CheckShape(const ModelConfig& c) {
-  TANDEM_RETURN_IF_ERROR(InRange("number of layers", c.num_layers, 1, kMaxLayers));
+  TANDEM_RETURN_IF_ERROR(InRange("number of layers", c.num_layers, 1, ModelConfig::kMaxLayers));
   TANDEM_RETURN_IF_ERROR(InRange("hidden size", c.hidden_size, 1, kMaxWidth));
   TANDEM_RETURN_IF_ERROR(InRange("intermediate size", c.intermediate_size, 1, kMaxWidth));
   TANDEM_RETURN_IF_ERROR(InRange("number of heads", c.num_heads, 1, kMaxHeads));
@@ -75,8 +73,6 @@ std::string_view ScalingName(RopeScalingType type) {
       return "no";
     case RopeScalingType::kLinear:
       return "linear";
-    case RopeScalingType::kLlama3:
-      return "llama3";
     case RopeScalingType::kYarn:
       return "yarn";
   }
@@ -124,6 +120,7 @@ std::string ModelConfig::ToString() const {
     out +=
         fmt::format(", {} rope scaling x{}", ScalingName(rope_scaling.type), rope_scaling.factor);
   }
+  if (!rope_divisors.empty()) out += ", rope divisors";
   return out;
 }
 

@@ -15,25 +15,24 @@ namespace tandem::model {
 enum class Architecture : std::uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
 std::string_view Name(Architecture architecture);  // "llama", …
 
-enum class RopeScalingType : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
+enum class RopeScalingType : std::uint8_t { kNone, kLinear, kYarn };
 
 // How rotary positions are stretched beyond what the model was first trained on.
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::kNone;
   double factor = 1.0;
-  double original_context = 0;    // llama3, yarn
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
-  double beta_fast = 32.0;        // yarn
-  double beta_slow = 1.0;         // yarn
-  // yarn: scales cos and sin; not set: 0.1 ln(factor) + 1.
-  std::optional<double> attention_factor;
+  double original_context = 0;  // yarn, as the rest
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  std::optional<double> attention_factor;  // of cos and sin; not set: 0.1 ln(factor) + 1
   bool operator==(const RopeScaling&) const = default;
 };
 
 // A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 // A value; Validate()d by whoever makes one from a file.
 struct ModelConfig {
+  static constexpr std::int32_t kMaxLayers = 1024;
+
   Architecture architecture = Architecture::kLlama;
   std::int32_t num_layers = 0;
   std::int32_t hidden_size = 0;
@@ -46,6 +45,9 @@ struct ModelConfig {
   float rms_norm_eps = 1e-6f;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
+  // Each frequency is divided by its own: Llama 3's scaling, which GGUF stores as the tensor
+  // rope_freqs.weight. [head_dim / 2], or empty: none.
+  std::vector<float> rope_divisors;
   bool qk_norm = false;    // RMSNorm over each head of q and k before RoPE
   bool tied_head = false;  // the head is the embedding
   bool qkv_bias = false;

@@ -11,12 +11,14 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/model/config.h"
+#include "common/ops/numerics_class.h"
 
 namespace tandem::model {
 
 struct Weights;  // weights.h
 
-// Immutable once loaded, so any thread may read it.
+// Immutable once loaded, so any thread may read it. The file must stay as it is while it is used:
+// the embedding is read from its mapping.
 class Model {
  public:
   struct LoadOptions {
@@ -28,30 +30,32 @@ class Model {
   };
 
   // `path`: a GGUF file, a .safetensors file beside its config.json, or a folder of those.
-  // Errors: those of the formats; InvalidArgument for a config or tensor that is missing, absurd or
-  // of the wrong shape; Unimplemented for an unknown architecture (the known ones are listed) or a
-  // numerics class this CPU does not have.
+  // Errors: those of the formats; NotFound or InvalidArgument for a config or tensor that is
+  // missing, absurd or of the wrong shape; Unimplemented for an unknown architecture (the known
+  // ones are listed); those of ops::ChooseClass for a numerics class this CPU does not have.
   static StatusOr<std::unique_ptr<Model>> Load(const std::string& path, const LoadOptions& options);
   ~Model();
 
   const ModelConfig& config() const { return config_; }
   const Weights& weights() const { return *weights_; }
-  std::string_view numerics_class() const { return numerics_class_; }
+  ops::NumericsClass numerics() const { return numerics_; }
+  std::string_view numerics_class() const { return ops::Name(numerics_); }
   const std::string& path() const { return path_; }
   ByteCount packed_bytes() const;  // memory that the packed weights take
 
   // Names the model instance: the stored weights, the config and `tokenizer_hash` (tokenizer and
-  // template). Equal for equal files, whatever the numerics class and the machine.
+  // template). Whatever the numerics class, the machine and, for weights of equal types, the
+  // format.
   Hash128 InstanceHash(const Hash128& tokenizer_hash) const;
 
  private:
-  Model(std::string path, ModelConfig config, std::unique_ptr<Weights> weights,
-        std::string numerics_class, const Hash128& content_hash);
+  Model(std::string path, ModelConfig config, ops::NumericsClass numerics,
+        std::unique_ptr<Weights> weights, const Hash128& content_hash);
 
   std::string path_;
   ModelConfig config_;
+  ops::NumericsClass numerics_;
   std::unique_ptr<Weights> weights_;
-  std::string numerics_class_;
   Hash128 content_hash_;  // of config and stored weights
 };
 

@@ -1,0 +1,218 @@
+#include "common/engine/forward_pass.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "common/engine/block_tails.h"
+#include "common/model/rope.h"
+#include "common/ops/attention.h"
+#include "common/ops/embedding.h"
+#include "common/ops/matmul.h"
+#include "common/ops/rms_norm.h"
+#include "common/ops/share.h"
+#include "common/ops/swiglu.h"
+
+namespace tandem::engine {
+namespace {
+
+const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
+
+}  // namespace
+
+struct ForwardPass::Step {
+  const BatchImage& image;
+  ops::Share share;
+  std::int64_t rows;
+};
+
+StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const model::Model& model,
+                                                           KvArena& arena, ThreadPool& pool,
+                                                           const Limits& limits) {
+  TANDEM_RETURN_IF_ERROR(arena.region().HostView().status());
+  std::unique_ptr<ForwardPass> pass(new ForwardPass(model, arena, pool));
+  TANDEM_RETURN_IF_ERROR(pass->Reserve(limits));
+  return pass;
+}
+
+ForwardPass::ForwardPass(const model::Model& model, KvArena& arena, ThreadPool& pool)
+    : model_(model), config_(model.config()), arena_(arena), pool_(pool) {}
+
+Status ForwardPass::Reserve(const Limits& limits) {
+  const std::int64_t hidden = config_.hidden_size;
+  const std::int64_t heads = std::int64_t{config_.num_heads} * config_.head_dim;
+  const std::int64_t kv_heads = std::int64_t{config_.num_kv_heads} * config_.head_dim;
+  const std::int64_t inner = config_.intermediate_size;
+  const std::int64_t widest = std::max({hidden, heads, inner});
+  TANDEM_ASSIGN_OR_RETURN(ops_, ops::OpsContext::Create({.numerics = model_.numerics(),
+                                                         .num_threads = pool_.num_threads(),
+                                                         .max_inner_size = widest,
+                                                         .head_dim = config_.head_dim}));
+  const model::RopeFrequencies frequencies = model::FrequenciesOf(config_);
+  TANDEM_ASSIGN_OR_RETURN(rope_, ops::RopeTable::Create(frequencies.radians_per_token,
+                                                        frequencies.scale, limits.max_context));
+  const std::int64_t rows = std::max(limits.max_rows, limits.max_sampled);
+  TANDEM_ASSIGN_OR_RETURN(activations_, ops::Activations::Create(model_.numerics(), rows, widest));
+  const std::pair<ops::AlignedBuffer*, std::int64_t> buffers[] = {
+      {&hidden_, limits.max_rows * hidden},
+      {&q_, limits.max_rows * heads},
+      {&k_, limits.max_rows * kv_heads},
+      {&v_, limits.max_rows * kv_heads},
+      {&gate_, limits.max_rows * inner},
+      {&up_, limits.max_rows * inner},
+      {&sampled_, limits.max_sampled * hidden},
+      {&logits_, limits.max_sampled * config_.vocab_size}};
+  for (const auto& [buffer, floats] : buffers) {
+    TANDEM_ASSIGN_OR_RETURN(
+        *buffer, ops::AlignedBuffer::Allocate(floats * static_cast<std::int64_t>(sizeof(float))));
+  }
+  return OkStatus();
+}
+
+void ForwardPass::Run(const BatchImage& image, StepObserver* observer) {
+  pool_.Run([&](int thread_idx, int num_threads) {
+    const Step step{image, {thread_idx, num_threads}, image.num_rows()};
+    ops::EmbedRows(model_.weights().embedding, image.ids(), hidden_.As<float>(), step.share);
+    for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      RunLayer(step, layer, observer);
+    }
+    if (!image.sample_rows().empty()) ComputeLogits(step);
+  });
+}
+
+void ForwardPass::RunLayer(const Step& step, std::int32_t layer, StepObserver* observer) {
+  const model::LayerWeights& weights = model_.weights().layers[static_cast<std::size_t>(layer)];
+  const ops::PagedKv kv = LayerKv(layer);
+  ComputeKeysAndValues(step, weights, kv);
+  pool_.Barrier();
+  if (step.share.index == 0 && observer != nullptr) observer->LayerComputed(kv::Layer(layer));
+  Attend(step, weights, kv, config_.windows[static_cast<std::size_t>(layer)]);
+  FeedForward(step, weights);
+}
+
+void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
+                                       const ops::PagedKv& kv) {
+  const std::int64_t head_dim = config_.head_dim;
+  const std::int64_t q_stride = config_.num_heads * head_dim;
+  const std::int64_t kv_stride = config_.num_kv_heads * head_dim;
+  float* q = q_.As<float>();
+  float* k = k_.As<float>();
+  float* v = v_.As<float>();
+  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  // Cut by rows like the operator that wrote hidden_ in the embedding; behind a barrier elsewhere.
+  ops::RmsNorm(ops_,
+               {.x = hidden_.As<float>(),
+                .weight = weights.attention_norm.data(),
+                .eps = config_.rms_norm_eps},
+               x, step.share);
+  pool_.Barrier();
+  ops::Matmul(ops_, weights.q, x, {.y = q, .bias = OrNull(weights.q_bias)}, step.share);
+  ops::Matmul(ops_, weights.k, x, {.y = k, .bias = OrNull(weights.k_bias)}, step.share);
+  ops::Matmul(ops_, weights.v, x, {.y = v, .bias = OrNull(weights.v_bias)}, step.share);
+  pool_.Barrier();
+  // The rest is cut by rows: each thread goes on with the rows it has.
+  ops::HeadNormArgs norm{.x = q,
+                         .x_stride = q_stride,
+                         .rows = step.rows,
+                         .heads = config_.num_heads,
+                         .head_dim = head_dim,
+                         .weight = OrNull(weights.q_norm),
+                         .eps = config_.rms_norm_eps};
+  ops::RopeArgs rope{.x = q,
+                     .x_stride = q_stride,
+                     .rows = step.rows,
+                     .heads = config_.num_heads,
+                     .head_dim = head_dim,
+                     .positions = step.image.positions().data(),
+                     .pairs = ops::RopePairs::kHalves};
+  if (config_.qk_norm) ops::HeadNorm(ops_, norm, step.share);
+  ops::Rope(rope_, rope, step.share);
+  norm.x = rope.x = k;
+  norm.x_stride = rope.x_stride = kv_stride;
+  norm.heads = rope.heads = config_.num_kv_heads;
+  norm.weight = OrNull(weights.k_norm);
+  if (config_.qk_norm) ops::HeadNorm(ops_, norm, step.share);
+  ops::Rope(rope_, rope, step.share);
+  ops::KvAppend(kv, step.image.slices(),
+                {.k = k, .v = v, .k_stride = kv_stride, .v_stride = kv_stride}, step.share);
+  ClearBlockTails(kv, step.image.slices(), step.share);
+}
+
+void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
+                         const ops::PagedKv& kv, std::int32_t window) {
+  const std::int64_t stride = std::int64_t{config_.num_heads} * config_.head_dim;
+  const ops::ActivationView x = activations_.View(step.rows, stride);
+  ops::Attention(ops_, kv, step.image.slices(),
+                 {.q = q_.As<float>(),
+                  .q_stride = stride,
+                  .out = x.x,
+                  .out_stride = stride,
+                  .num_heads = config_.num_heads,
+                  .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                  .window = window},
+                 step.share);
+  pool_.Barrier();
+  if (ops_.kernels().quantize_row != nullptr) {
+    ops::Prepare(ops_, x, step.share);
+    pool_.Barrier();
+  }
+  ops::Matmul(ops_, weights.o, x,
+              {.y = hidden_.As<float>(), .bias = OrNull(weights.o_bias), .accumulate = true},
+              step.share);
+  pool_.Barrier();
+}
+
+void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weights) {
+  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  ops::RmsNorm(
+      ops_,
+      {.x = hidden_.As<float>(), .weight = weights.mlp_norm.data(), .eps = config_.rms_norm_eps}, x,
+      step.share);
+  pool_.Barrier();
+  float* gate = gate_.As<float>();
+  float* up = up_.As<float>();
+  ops::Matmul(ops_, weights.gate, x, {.y = gate, .bias = OrNull(weights.gate_bias)}, step.share);
+  ops::Matmul(ops_, weights.up, x, {.y = up, .bias = OrNull(weights.up_bias)}, step.share);
+  pool_.Barrier();
+  const ops::ActivationView inner = activations_.View(step.rows, config_.intermediate_size);
+  ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, step.share);
+  pool_.Barrier();
+  ops::Matmul(ops_, weights.down, inner,
+              {.y = hidden_.As<float>(), .bias = OrNull(weights.down_bias), .accumulate = true},
+              step.share);
+  pool_.Barrier();
+}
+
+void ForwardPass::ComputeLogits(const Step& step) {
+  const std::span<const std::int32_t> rows = step.image.sample_rows();
+  const std::int64_t hidden = config_.hidden_size;
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const ops::Range mine = step.share.Of(count);
+  for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+    std::memcpy(sampled_.As<float>() + i * hidden,
+                hidden_.As<float>() + rows[static_cast<std::size_t>(i)] * hidden,
+                static_cast<std::size_t>(hidden) * sizeof(float));
+  }
+  const ops::ActivationView x = activations_.View(count, hidden);
+  ops::RmsNorm(ops_,
+               {.x = sampled_.As<float>(),
+                .weight = model_.weights().final_norm.data(),
+                .eps = config_.rms_norm_eps},
+               x, step.share);
+  pool_.Barrier();
+  ops::Matmul(ops_, model_.weights().head, x, {.y = logits_.As<float>()}, step.share);
+}
+
+ops::PagedKv ForwardPass::LayerKv(std::int32_t layer) const {
+  const kv::KvLayout& layout = arena_.layout();
+  return {arena_.LayerRegion(kv::Layer(layer)).address, ops::KvTypeOf(model_.numerics()),
+          layout.num_kv_heads, layout.block_size, layout.head_dim};
+}
+
+std::span<const float> ForwardPass::logits(std::int64_t index) const {
+  return {logits_.As<float>() + index * config_.vocab_size,
+          static_cast<std::size_t>(config_.vocab_size)};
+}
+
+}  // namespace tandem::engine

@@ -1,0 +1,78 @@
+// From token ids to logits, writing keys and values on the way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/base/status.h"
+#include "common/base/thread_pool.h"
+#include "common/base/units.h"
+#include "common/engine/batch_image.h"
+#include "common/engine/kv_arena.h"
+#include "common/engine/step_observer.h"
+#include "common/model/model.h"
+#include "common/model/weights.h"
+#include "common/ops/activations.h"
+#include "common/ops/aligned_buffer.h"
+#include "common/ops/ops_context.h"
+#include "common/ops/paged_kv.h"
+#include "common/ops/rope.h"
+
+namespace tandem::engine {
+
+// The buffers of a step and the order of its operators. All threads of the pool walk the same list
+// of operators, each computing its share, with a barrier where one reads what another wrote. Not
+// thread-safe: one Run at a time.
+class ForwardPass {
+ public:
+  struct Limits {
+    std::int64_t max_rows = 0;
+    std::int64_t max_sampled = 0;
+    std::int64_t max_context = 0;
+  };
+
+  // Model, arena (in host memory) and pool outlive this.
+  // Errors: FailedPrecondition for memory that is not the host's; ResourceExhausted.
+  static StatusOr<std::unique_ptr<ForwardPass>> Create(const model::Model& model, KvArena& arena,
+                                                       ThreadPool& pool, const Limits& limits);
+
+  // Requires: `image` is within the limits and has a row. `observer` may be null.
+  void Run(const BatchImage& image, StepObserver* observer);
+
+  // Of sample row `index` of the last Run. [vocab_size]
+  std::span<const float> logits(std::int64_t index) const;
+
+ private:
+  struct Step;  // one thread's view of a Run
+
+  ForwardPass(const model::Model& model, KvArena& arena, ThreadPool& pool);
+  Status Reserve(const Limits& limits);
+
+  void RunLayer(const Step& step, std::int32_t layer, StepObserver* observer);
+  void ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
+                            const ops::PagedKv& kv);
+  void Attend(const Step& step, const model::LayerWeights& weights, const ops::PagedKv& kv,
+              std::int32_t window);
+  void FeedForward(const Step& step, const model::LayerWeights& weights);
+  void ComputeLogits(const Step& step);
+  ops::PagedKv LayerKv(std::int32_t layer) const;
+
+  const model::Model& model_;
+  const model::ModelConfig& config_;
+  KvArena& arena_;
+  ThreadPool& pool_;
+  ops::OpsContext ops_;
+  ops::RopeTable rope_;
+  ops::Activations activations_;  // input of the matrix product at hand
+  ops::AlignedBuffer hidden_;     // [max_rows, hidden] f32: the residual stream
+  ops::AlignedBuffer q_;          // [max_rows, num_heads, head_dim] f32
+  ops::AlignedBuffer k_;          // [max_rows, num_kv_heads, head_dim] f32
+  ops::AlignedBuffer v_;          // the same
+  ops::AlignedBuffer gate_;       // [max_rows, intermediate] f32
+  ops::AlignedBuffer up_;         // the same
+  ops::AlignedBuffer sampled_;    // [max_sampled, hidden] f32
+  ops::AlignedBuffer logits_;     // [max_sampled, vocab] f32
+};
+
+}  // namespace tandem::engine
