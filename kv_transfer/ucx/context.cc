@@ -83,6 +83,8 @@ StatusOr<Context> Context::Create(const Options& options) {
     config.Set("TLS", "tcp");
     config.Set("NET_DEVICES", options.net_device.empty() ? "all" : options.net_device);
     config.Set("RNDV_THRESH", "inf");  // gathered eager messages are faster
+    // A whole message in one buffer is handed over in place, without being put together first.
+    config.Set("RX_SEG_SIZE", "512k");
   }
   for (const auto& [name, value] : options.settings) config.Set(name.c_str(), value);
   TANDEM_RETURN_IF_ERROR(config.status());
