@@ -13,6 +13,9 @@
 namespace tandem::transfer::ucx {
 namespace {
 
+// What a UCX worker takes of the same file system for its own queues, rounded up (more than 4 MB).
+constexpr std::int64_t kUcxOwnBytes = 8 << 20;
+
 class ShmSink final : public Sink {
  public:
   ShmSink(const SinkOptions& options, std::unique_ptr<Worker> worker,
@@ -46,7 +49,7 @@ class ShmSink final : public Sink {
 }  // namespace
 
 StatusOr<std::unique_ptr<Sink>> CreateShmSink(const SinkOptions& options, SinkEventFn /*none*/) {
-  std::int64_t total = 0;
+  std::int64_t total = kUcxOwnBytes;
   for (const RegionSpec& spec : options.regions) {
     total += spec.length.value() + static_cast<std::int64_t>(RegionHeader::kBytes);
   }
