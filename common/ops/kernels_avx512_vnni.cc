@@ -133,19 +133,12 @@ void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
 }
 
 template <IntWeights kWeights, int kRows, int kPanels>
-void IntRows(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel) {
-  if (rows == kRows) {
+void IntRows(const MatmulArgs* args, int64_t row, int64_t panel) {
+  for (; row + kRows <= args->rows; row += kRows) {
     IntTile<kWeights, kRows, kPanels>(args, row, panel);
-  } else if constexpr (kRows > 1) {
-    IntRows<kWeights, kRows - 1, kPanels>(args, row, rows, panel);
   }
-}
-
-template <IntWeights kWeights, int kRows, int kPanels>
-void IntPanels(const MatmulArgs* args, int64_t panel) {
-  for (int64_t row = 0; row < args->rows; row += kRows) {
-    const int64_t rows = args->rows - row < kRows ? args->rows - row : kRows;
-    IntRows<kWeights, kRows, kPanels>(args, row, rows, panel);
+  if constexpr (kRows > 1) {
+    if (row < args->rows) IntRows<kWeights, FewerRows(kRows), kPanels>(args, row, panel);
   }
 }
 
@@ -153,10 +146,10 @@ template <IntWeights kWeights>
 void IntMatmul(const MatmulArgs* args) {
   int64_t panel = args->panel_begin;
   if (args->rows <= 2) {
-    for (; panel + 4 <= args->panel_end; panel += 4) IntPanels<kWeights, 2, 4>(args, panel);
+    for (; panel + 4 <= args->panel_end; panel += 4) IntRows<kWeights, 2, 4>(args, 0, panel);
   }
-  for (; panel + 2 <= args->panel_end; panel += 2) IntPanels<kWeights, kIntRows, 2>(args, panel);
-  for (; panel < args->panel_end; ++panel) IntPanels<kWeights, kIntRows, 1>(args, panel);
+  for (; panel + 2 <= args->panel_end; panel += 2) IntRows<kWeights, kIntRows, 2>(args, 0, panel);
+  for (; panel < args->panel_end; ++panel) IntRows<kWeights, kIntRows, 1>(args, 0, panel);
 }
 
 void Matmul(const MatmulArgs* args) {

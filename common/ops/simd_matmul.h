@@ -129,22 +129,26 @@ static void UnpackedTile(const MatmulArgs* args, int64_t row, int64_t panel, con
   }
 }
 
-// Calls the kernel of exactly `rows` <= kRows rows.
+// Row counts that have a kernel: 12, 8, 6, 4, 2, 1. Others are made up of them.
+constexpr int FewerRows(int rows) { return rows > 8 ? 8 : rows > 4 ? 4 : rows / 2; }
+
 template <WeightLayout kLayout, int kRows, int kVecs>
-static void FusedRows(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel) {
-  if (rows == kRows) {
+static void FusedRows(const MatmulArgs* args, int64_t row, int64_t panel) {
+  for (; row + kRows <= args->rows; row += kRows) {
     FusedTile<kLayout, kRows, kVecs>(args, row, panel);
-  } else if constexpr (kRows > 1) {
-    FusedRows<kLayout, kRows - 1, kVecs>(args, row, rows, panel);
+  }
+  if constexpr (kRows > 1) {
+    if (row < args->rows) FusedRows<kLayout, FewerRows(kRows), kVecs>(args, row, panel);
   }
 }
 
 template <int kRows, int kVecs>
-static void UnpackedRows(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel) {
-  if (rows == kRows) {
+static void UnpackedRows(const MatmulArgs* args, int64_t row, int64_t panel) {
+  for (; row + kRows <= args->rows; row += kRows) {
     UnpackedTile<kRows, kVecs>(args, row, panel, args->scratch);
-  } else if constexpr (kRows > 1) {
-    UnpackedRows<kRows - 1, kVecs>(args, row, rows, panel);
+  }
+  if constexpr (kRows > 1) {
+    if (row < args->rows) UnpackedRows<FewerRows(kRows), kVecs>(args, row, panel);
   }
 }
 
@@ -154,10 +158,7 @@ static void ManyRows(const MatmulArgs* args, int64_t panel) {
   ForEachK<kLayout, kVecs>(*args->weights, panel, [&](int64_t k, const Vec* weights) {
     for (int v = 0; v < kVecs; ++v) Store(tile + (k * kVecs + v) * kLanes, weights[v]);
   });
-  for (int64_t row = 0; row < args->rows; row += kTileRows) {
-    const int64_t rows = args->rows - row < kTileRows ? args->rows - row : kTileRows;
-    UnpackedRows<kTileRows, kVecs>(args, row, rows, panel);
-  }
+  UnpackedRows<kTileRows, kVecs>(args, 0, panel);
 }
 
 template <WeightLayout kLayout>
@@ -167,14 +168,14 @@ static void MatmulOfLayout(const MatmulArgs* args) {
   int64_t panel = args->panel_begin;
   for (; panel + step <= args->panel_end; panel += step) {
     if (few) {
-      FusedRows<kLayout, kFusedRows, kFusedVecs>(args, 0, args->rows, panel);
+      FusedRows<kLayout, kFusedRows, kFusedVecs>(args, 0, panel);
     } else {
       ManyRows<kLayout, kTileVecs>(args, panel);
     }
   }
   for (; panel < args->panel_end; ++panel) {
     if (few) {
-      FusedRows<kLayout, kFusedRows, kPanelVecs>(args, 0, args->rows, panel);
+      FusedRows<kLayout, kFusedRows, kPanelVecs>(args, 0, panel);
     } else {
       ManyRows<kLayout, kPanelVecs>(args, panel);
     }

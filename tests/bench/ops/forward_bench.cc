@@ -184,6 +184,41 @@ void Prefill(benchmark::State& state, NumericsClass numerics) {
   state.SetItemsProcessed(state.iterations() * tokens);
 }
 
+// Attention alone: the last 512 tokens of a prompt, or the last token, on one thread.
+void AttentionOnly(benchmark::State& state, NumericsClass numerics) {
+  const std::int64_t length = state.range(0), rows = state.range(1);
+  const OpsContext context = MakeContext(numerics, 1, kHidden, kHeadDim);
+  PagedKv kv{.type = KvTypeOf(numerics),
+             .num_kv_heads = kKvHeads,
+             .block_size = kBlockSize,
+             .head_dim = kHeadDim};
+  std::vector<std::byte> arena(static_cast<std::size_t>(kv.block_bytes() * length / kBlockSize));
+  kv.layer = arena.data();
+  std::vector<std::int32_t> table;
+  for (std::int32_t i = 0; i < length / kBlockSize; ++i) table.push_back(i);
+  const std::vector<float> q = RandomFloats(length * kHidden, 1);
+  std::vector<float> out(q.size());
+  const KvSlice all{.num_rows = length, .block_table = table.data()};
+  KvAppend(kv, {&all, 1}, {.k = q.data(), .v = q.data(), .k_stride = kHidden, .v_stride = kHidden},
+           {});
+  const KvSlice slice{
+      .num_rows = rows, .first_position = length - rows, .block_table = table.data()};
+  for (auto _ : state) {
+    Attention(context, kv, {&slice, 1},
+              {.q = q.data(),
+               .q_stride = kHidden,
+               .out = out.data(),
+               .out_stride = kHidden,
+               .num_heads = kHeads,
+               .scale = 0.125f},
+              {});
+  }
+  const double keys = static_cast<double>(length) - static_cast<double>(rows) / 2;
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * rows * kHidden) * keys * 4e-9,
+                         benchmark::Counter::kIsRate);
+}
+
 // One token of each of `sequences`, 256 tokens in.
 void Decode(benchmark::State& state, NumericsClass numerics) {
   Model& model = ModelOf(numerics);
@@ -216,6 +251,13 @@ int main(int argc, char** argv) {
         ->Arg(32)
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
+  }
+  for (NumericsClass numerics : FastClasses()) {
+    benchmark::RegisterBenchmark(("attention/" + std::string(Name(numerics))).c_str(),
+                                 [=](benchmark::State& s) { AttentionOnly(s, numerics); })
+        ->Args({2048, 512})
+        ->Args({2048, 1})
+        ->Unit(benchmark::kMicrosecond);
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "common/base/thread_pool.h"
 #include "tests/unit/common/ops/ops_testing.h"
 
 namespace tandem::ops {
@@ -24,7 +23,7 @@ std::vector<float> Multiply(const OpsContext& context, const PackedMatrix& weigh
   std::memcpy(view.x, x.data(), static_cast<std::size_t>(rows * k) * sizeof(float));
   if (y.empty()) y.assign(static_cast<std::size_t>(rows * weights.n()), -7.0f);
   output.y = y.data();
-  ThreadPool pool(num_threads);
+  ThreadPool& pool = PoolOf(num_threads);
   pool.Run([&](int index, int count) {
     Prepare(context, view, {index, count});
     pool.Barrier();

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/cpu_features.h"
 #include "common/base/random.h"
+#include "common/base/thread_pool.h"
 #include "common/ops/numerics_class.h"
 #include "common/ops/ops_context.h"
 #include "common/ops/weight_blocks.h"
@@ -32,6 +34,12 @@ inline OpsContext MakeContext(NumericsClass numerics, int num_threads, std::int6
                                      .max_inner_size = max_k,
                                      .head_dim = head_dim});
   return *std::move(context);
+}
+
+// Starting threads is slow under sanitizers: one pool of each size for all tests.
+inline ThreadPool& PoolOf(int num_threads) {
+  static std::map<int, ThreadPool> pools;
+  return pools.try_emplace(num_threads, num_threads).first->second;
 }
 
 // Roughly normal, magnitude about 1.
