@@ -49,7 +49,7 @@ void TcpConnection::ScheduleSilenceCheck() {
     if (self->reading_paused_) {
       self->last_heard_ = now;  // it is we who do not listen
     } else if (now - self->last_heard_ >= self->options_.silence_limit) {
-      self->Finish(Unavailable("{}: nothing heard for {} ms", self->remote_,
+      self->Finish(DeadlineExceeded("{}: nothing heard for {} ms", self->remote_,
                                ToMillis(self->options_.silence_limit)));
       return;
     }

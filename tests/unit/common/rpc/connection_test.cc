@@ -326,7 +326,7 @@ TEST_F(ConnectionTest, SilentPeerIsClosed) {
   RawPeer peer(listener_->address());
   peer.WriteFrame(proto::Encode(HelloOf("mute")));
   const Status status = server_.WaitClosed();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(status.ToString(), HasSubstr("nothing heard for 60"));
 }
 

@@ -1,0 +1,74 @@
+// The thread that computes: runs one engine step at a time, apart from the strand that decides.
+//
+//   strand            engine thread (and the runner's pool)
+//     Run(step) ────►  ModelRunner::Step
+//                      layer_computed(step, layer)…
+//                      step_done(step, tokens, took) or step_failed
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+#include "common/base/time.h"
+#include "common/engine/model_runner.h"
+#include "common/kv/ids.h"
+#include "common/sequence/batch.h"
+
+namespace tandem::worker {
+
+class EngineThread {
+ public:
+  struct Options {
+    engine::ModelRunner::Options runner;
+    // Priority of the computing threads against others of this host, 0..19; 19 gives way most.
+    int nice = 0;
+  };
+  // Called on the engine thread: they only hand on.
+  struct Events {
+    std::function<void(std::uint64_t step, kv::Layer)> layer_computed;  // may be empty
+    std::function<void(std::uint64_t step, std::vector<sequence::SampledToken>, Duration took)>
+        step_done;
+    std::function<void(std::uint64_t step, Status)> step_failed;
+  };
+
+  // `model` and `arena` outlive it. Errors: those of ModelRunner::Create.
+  static StatusOr<std::unique_ptr<EngineThread>> Start(const model::Model& model,
+                                                       engine::KvArena& arena,
+                                                       const Options& options, Events events);
+  // Waits for the step that runs, then ends the thread. No event follows.
+  ~EngineThread();
+
+  // `batch` and what it points to stay as they are until step_done or step_failed.
+  // Requires: no step runs. Any thread.
+  void Run(std::uint64_t step, const sequence::Batch* batch);
+
+  // Workers of equal names compute equal bytes.
+  const std::string& numerics_class() const { return numerics_; }
+
+ private:
+  class Observer;
+  explicit EngineThread(Events events) : events_(std::move(events)) {}
+  void Main(const model::Model& model, engine::KvArena& arena, const Options& options);
+  bool AwaitWork(std::uint64_t& step, const sequence::Batch*& batch);
+  void RunStep(engine::ModelRunner& runner, std::uint64_t step, const sequence::Batch& batch);
+
+  const Events events_;
+  std::string numerics_;  // set before Start returns
+  absl::Mutex mutex_;
+  Status created_ ABSL_GUARDED_BY(mutex_);
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
+  const sequence::Batch* batch_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: nothing to run
+  std::thread thread_;
+};
+
+}  // namespace tandem::worker

@@ -1,0 +1,146 @@
+#include "common/worker/node_program.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/log/log.h"
+#include "common/net/io_threads.h"
+#include "common/worker/stop_signals.h"
+
+namespace tandem::worker {
+namespace {
+
+enum class Event { kStop, kHurry, kReport, kDrained };
+
+// What the main thread waits for. Thread-safe.
+class EventQueue {
+ public:
+  void Push(Event event) {
+    absl::MutexLock lock(&mutex_);
+    events_.push_back(event);
+  }
+  // Nothing when `deadline` came first.
+  std::optional<Event> Wait(Deadline deadline) {
+    absl::MutexLock lock(&mutex_);
+    const auto filled = absl::Condition(
+        +[](EventQueue* q) { return !q->events_.empty(); }, this);
+    if (deadline.at() == kNever) {
+      mutex_.Await(filled);
+    } else if (!mutex_.AwaitWithTimeout(filled,
+                                        absl::FromChrono(deadline.Remaining(SteadyNow())))) {
+      return std::nullopt;
+    }
+    const Event event = events_.front();
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::deque<Event> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Whole or not there: a watcher never reads half of it.
+Status WritePortFile(const std::string& path, const net::HostPort& address) {
+  if (path.empty()) return OkStatus();
+  const std::string half = path + ".new";
+  {
+    std::ofstream out(half);
+    out << address.ToString() << "\n";
+    if (!out.flush()) return Unavailable("--port-file: cannot write {}", half);
+  }
+  std::error_code error;
+  std::filesystem::rename(half, path, error);
+  if (error) return Unavailable("--port-file: cannot write {}: {}", path, error.message());
+  return OkStatus();
+}
+
+void Drain(NodeService& service, EventQueue& events, Duration limit) {
+  service.BeginDrain([&events] { events.Push(Event::kDrained); });
+  const Deadline deadline = Deadline::After(SteadyNow(), limit);
+  while (true) {
+    const std::optional<Event> event = events.Wait(deadline);
+    if (event == Event::kReport) {
+      log::Info("node.report", "{}", service.Report());
+      continue;
+    }
+    log::Info("node.drained", "complete={}", event == Event::kDrained);
+    return;
+  }
+}
+
+Status Serve(NodeProgram& program, EventQueue& events, std::atomic<bool>& loading) {
+  const NodeFlags& flags = program.flags;
+  TANDEM_ASSIGN_OR_RETURN(const LoadedModel model,
+                          LoadModel(flags.model, flags.numerics, flags.threads));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<NodeService> service, program.start(model, flags));
+  loading = false;
+  TANDEM_RETURN_IF_ERROR(WritePortFile(flags.port_file, service->address()));
+  log::Info("node.listening", "address={} name={}", service->address().ToString(), flags.name);
+  while (true) {
+    const std::optional<Event> event = events.Wait(Deadline());
+    if (event == Event::kReport) {
+      log::Info("node.report", "{}", service->Report());
+    } else {
+      break;
+    }
+  }
+  Drain(*service, events, flags.drain_timeout);
+  log::Info("node.report", "{}", service->Report());
+  service.reset();
+  if (!flags.port_file.empty()) ::unlink(flags.port_file.c_str());
+  log::Info("node.stopped");
+  return OkStatus();
+}
+
+int Complain(const NodeProgram& program, const Status& status, int exit_status) {
+  std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
+               std::string(FromAbsl(status.message())).c_str());
+  return exit_status;
+}
+
+}  // namespace
+
+int RunNode(int argc, char** argv, NodeProgram program) {
+  StopSignals::BlockSignals();
+  config::ProgramOptions options(program.name, program.purpose);
+  program.flags.AddTo(options);
+  program.add_flags(options);
+  const auto outcome = options.Parse(argc, argv);
+  if (!outcome.ok()) return Complain(program, outcome.status(), 2);
+  if (*outcome == config::ProgramOptions::Outcome::kShown) return 0;
+  if (Status status = program.flags.Validate(); !status.ok()) return Complain(program, status, 2);
+  if (Status status = log::SetLevel(program.flags.log_level); !status.ok()) {
+    return Complain(program, status, 2);
+  }
+
+  EventQueue events;
+  std::atomic<bool> loading{true};
+  net::IoThreads io(1);
+  const net::Strand strand(io);
+  StopSignals::Events on;
+  on.stop = [&] {
+    // Nothing is shared yet: loading need not be waited for.
+    if (loading) std::_Exit(0);
+    events.Push(Event::kStop);
+  };
+  on.hurry = [&] { events.Push(Event::kHurry); };
+  on.report = [&] { events.Push(Event::kReport); };
+  auto signals = StopSignals::Watch(strand, program.flags.parent_pid, std::move(on));
+  if (!signals.ok()) return Complain(program, signals.status(), 1);
+
+  const Status status = Serve(program, events, loading);
+  io.Stop();
+  return status.ok() ? 0 : Complain(program, status, 1);
+}
+
+}  // namespace tandem::worker

@@ -1,0 +1,93 @@
+// The prefill node: PrefillCore with its clock, connections, engine and transfers. Decides nothing.
+//
+//   routers ◄─ PeerTable ─►  PrefillCore  ─actions─► EngineThread (Step)
+//   sinks   ◄─ (dials)                               KvPusher (Put, Fence, checksum)
+//
+// State lives on one strand. The public methods may be called from any thread but the service's
+// own, by one caller at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/engine/kv_arena.h"
+#include "common/net/endpoint.h"
+#include "common/net/io_threads.h"
+#include "common/net/strand.h"
+#include "common/worker/engine_thread.h"
+#include "common/worker/node_program.h"
+#include "common/worker/peer_table.h"
+#include "prefill_node/core/prefill_core.h"
+#include "prefill_node/kv_pusher.h"
+
+namespace tandem::prefill_node {
+
+class PrefillService final : public worker::NodeService {
+ public:
+  struct Options {
+    std::string name;
+    net::HostPort listen{.host = "127.0.0.1", .port = 0};
+    kv::BlockCount num_blocks{0};
+    TokenCount max_context{0};
+    TokenCount step_tokens{512};
+    std::int32_t step_sequences = 32;
+    std::int32_t threads = 0;
+    int nice = 0;
+    std::optional<transfer::Transport> transport;  // unset: the sink's
+    std::string net_device;
+    std::shared_ptr<transfer::loopback::Hub> hub;
+    rpc::Options rpc;
+  };
+
+  // Listens when it returns. `model` outlives it. Errors: those of its parts.
+  static StatusOr<std::unique_ptr<PrefillService>> Start(const model::Model& model,
+                                                         const Hash128& instance,
+                                                         const Options& options);
+  ~PrefillService() override;
+
+  const net::HostPort& address() const override { return address_; }
+
+  void BeginDrain(std::function<void()> drained) override;
+  std::string Report() override;
+  PrefillStats Stats();
+  std::size_t PendingTransfers();
+
+ private:
+  explicit PrefillService(const PrefillConfig& config);
+  Status Open(const model::Model& model, const Options& options);
+  KvPusher::Events PusherEvents();
+  worker::EngineThread::Events EngineEvents();
+  worker::PeerTable::Events PeerEvents();
+
+  void Run();
+  void Do(handoff::Send& action) { peers_->Send(action.to, action.message); }
+  void Do(StartStep& action) {
+    if (!stopping_) engine_->Run(action.step, action.batch);
+  }
+  void Do(Push& action) { pusher_->Do(action); }
+  void Do(AbortPush& action) { pusher_->Do(action); }
+  void Do(StartProbe& action) { pusher_->Do(action); }
+  void Do(DialSinks& action) { peers_->SetDialed(action.sinks); }
+  void OnStrand(std::function<void()> what);
+
+  const PrefillConfig config_;
+  net::IoThreads io_{1};
+  net::Strand strand_{io_};
+  PrefillCore core_;
+  net::Timer timer_{strand_};
+  Actions actions_;
+  bool running_ = false;
+  bool stopping_ = false;  // the engine takes no further step
+  std::function<void()> drained_;
+  handoff::Hello own_;
+  net::HostPort address_;
+  std::unique_ptr<KvPusher> pusher_;
+  std::optional<engine::KvArena> arena_;
+  std::unique_ptr<worker::EngineThread> engine_;
+  std::unique_ptr<worker::PeerTable> peers_;
+};
+
+}  // namespace tandem::prefill_node
