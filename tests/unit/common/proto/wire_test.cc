@@ -133,6 +133,9 @@ void Fix(handoff::Reserved& m, SplitMix64&) {
 }
 void Fix(handoff::Tokens& m, SplitMix64&) { m.logprobs.assign(m.tokens.size(), -0.25f); }
 void Fix(handoff::Hello& m, SplitMix64&) { Fix(m); }
+void Fix(handoff::Heartbeat& m, SplitMix64&) {
+  for (auto& metric : m.metrics) metric.name = "leases";
+}
 template <typename T>
 void Fix(T&, SplitMix64&) {}
 
