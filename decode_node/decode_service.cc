@@ -8,6 +8,7 @@
 
 #include "common/log/log.h"
 #include "common/worker/hello.h"
+#include "decode_node/stats_metrics.h"
 
 namespace tandem::decode_node {
 
@@ -173,7 +174,11 @@ worker::PeerTable::Events DecodeService::PeerEvents() {
     core_.OnMessage(SteadyNow(), from, std::move(message), actions_);
     Run();
   };
-  events.heartbeat = [this](NodeId to) { return core_.MakeHeartbeat(SteadyNow(), to); };
+  events.heartbeat = [this](NodeId to) {
+    handoff::Heartbeat heartbeat = core_.MakeHeartbeat(SteadyNow(), to);
+    heartbeat.metrics = Metrics();
+    return heartbeat;
+  };
   return events;
 }
 
@@ -221,32 +226,20 @@ void DecodeService::BeginDrain(std::function<void()> drained) {
   });
 }
 
-DecodeStats DecodeService::Stats() {
-  DecodeStats stats;
-  OnStrand([&] { stats = core_.stats(); });
-  return stats;
-}
-
-std::size_t DecodeService::PendingTransfers() {
-  std::size_t pending = 0;
-  OnStrand([&] { pending = landing_->num_pending(); });
-  return pending;
+std::vector<handoff::NodeMetric> DecodeService::Metrics() const {
+  std::vector<handoff::NodeMetric> metrics = MetricsOf(core_.stats());
+  metrics.push_back({"pending_transfers", static_cast<std::int64_t>(landing_->num_pending())});
+  return metrics;
 }
 
 std::string DecodeService::Report() {
-  const DecodeStats stats = Stats();
-  return fmt::format(
-      "routers={} sources={} reserved={} sequences={} stalled={} quarantined={} leases={} "
-      "verifying={} blocks_used={} blocks_cached={} blocks_quarantined={} blocks_free={} "
-      "reservations={} refused_full={} refused_other={} joined={} rejected={} corrupt={} "
-      "leases_expired={} revokes={} preempted={} cancelled={} finished={} tokens={} "
-      "held_blocks={} stale={}",
-      stats.routers, stats.sources, stats.reserved, stats.sequences, stats.stalled,
-      stats.quarantined, stats.leases, stats.verifying, stats.blocks.used, stats.blocks.cached,
-      stats.blocks.quarantined, stats.blocks.free, stats.reservations, stats.refused_full,
-      stats.refused_other, stats.joined, stats.rejected, stats.corrupt, stats.leases_expired,
-      stats.revokes, stats.preempted, stats.cancelled, stats.finished, stats.tokens,
-      stats.held_blocks, stats.stale_messages);
+  std::string out;
+  std::vector<handoff::NodeMetric> metrics;
+  OnStrand([&] { metrics = Metrics(); });
+  for (const handoff::NodeMetric& metric : metrics) {
+    out += fmt::format("{}{}={}", out.empty() ? "" : " ", metric.name, metric.value);
+  }
+  return out;
 }
 
 }  // namespace tandem::decode_node

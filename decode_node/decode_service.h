@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/engine/kv_arena.h"
@@ -52,8 +53,6 @@ class DecodeService final : public worker::NodeService {
 
   void BeginDrain(std::function<void()> drained) override;
   std::string Report() override;
-  DecodeStats Stats();
-  std::size_t PendingTransfers();
 
  private:
   explicit DecodeService(const DecodeConfig& config);
@@ -72,6 +71,7 @@ class DecodeService final : public worker::NodeService {
   void Do(Verify& action) { landing_->Do(action); }
   void Do(VerifyProbe& action) { landing_->Do(action); }
   void ScheduleArrivals();
+  std::vector<handoff::NodeMetric> Metrics() const;
   void OnStrand(std::function<void()> what);
 
   const DecodeConfig config_;

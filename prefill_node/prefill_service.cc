@@ -8,6 +8,7 @@
 
 #include "common/log/log.h"
 #include "common/worker/hello.h"
+#include "prefill_node/stats_metrics.h"
 
 namespace tandem::prefill_node {
 
@@ -172,7 +173,11 @@ worker::PeerTable::Events PrefillService::PeerEvents() {
     core_.OnMessage(SteadyNow(), from, std::move(message), actions_);
     Run();
   };
-  events.heartbeat = [this](NodeId to) { return core_.MakeHeartbeat(SteadyNow(), to); };
+  events.heartbeat = [this](NodeId to) {
+    handoff::Heartbeat heartbeat = core_.MakeHeartbeat(SteadyNow(), to);
+    heartbeat.metrics = Metrics();
+    return heartbeat;
+  };
   return events;
 }
 
@@ -213,32 +218,20 @@ void PrefillService::BeginDrain(std::function<void()> drained) {
   });
 }
 
-PrefillStats PrefillService::Stats() {
-  PrefillStats stats;
-  OnStrand([&] { stats = core_.stats(); });
-  return stats;
-}
-
-std::size_t PrefillService::PendingTransfers() {
-  std::size_t pending = 0;
-  OnStrand([&] { pending = pusher_->num_pending(); });
-  return pending;
+std::vector<handoff::NodeMetric> PrefillService::Metrics() const {
+  std::vector<handoff::NodeMetric> metrics = MetricsOf(core_.stats());
+  metrics.push_back({"pending_transfers", static_cast<std::int64_t>(pusher_->num_pending())});
+  return metrics;
 }
 
 std::string PrefillService::Report() {
-  const PrefillStats stats = Stats();
-  return fmt::format(
-      "routers={} sinks={} usable_sinks={} tasks={} queued={} waiting={} placements={} draining={} "
-      "leases={} outstanding_bytes={} blocks_used={} blocks_cached={} blocks_quarantined={} "
-      "blocks_free={} accepted={} refused={} joined={} failed={} cancelled={} placed_again={} "
-      "leases_expired={} computed_tokens={} cached_tokens={} pushed_bytes={} held_blocks={} "
-      "stale={}",
-      stats.routers, stats.sinks, stats.usable_sinks, stats.tasks, stats.queued, stats.waiting_room,
-      stats.placements, stats.draining, stats.leases, stats.outstanding_bytes, stats.blocks.used,
-      stats.blocks.cached, stats.blocks.quarantined, stats.blocks.free, stats.accepted,
-      stats.refused, stats.joined, stats.failed, stats.cancelled, stats.placed_again,
-      stats.leases_expired, stats.computed_tokens, stats.cached_tokens, stats.pushed_bytes,
-      stats.held_blocks, stats.stale_messages);
+  std::string out;
+  std::vector<handoff::NodeMetric> metrics;
+  OnStrand([&] { metrics = Metrics(); });
+  for (const handoff::NodeMetric& metric : metrics) {
+    out += fmt::format("{}{}={}", out.empty() ? "" : " ", metric.name, metric.value);
+  }
+  return out;
 }
 
 }  // namespace tandem::prefill_node

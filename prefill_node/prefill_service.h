@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/engine/kv_arena.h"
@@ -52,8 +53,6 @@ class PrefillService final : public worker::NodeService {
 
   void BeginDrain(std::function<void()> drained) override;
   std::string Report() override;
-  PrefillStats Stats();
-  std::size_t PendingTransfers();
 
  private:
   explicit PrefillService(const PrefillConfig& config);
@@ -71,6 +70,7 @@ class PrefillService final : public worker::NodeService {
   void Do(AbortPush& action) { pusher_->Do(action); }
   void Do(StartProbe& action) { pusher_->Do(action); }
   void Do(DialSinks& action) { peers_->SetDialed(action.sinks); }
+  std::vector<handoff::NodeMetric> Metrics() const;
   void OnStrand(std::function<void()> what);
 
   const PrefillConfig config_;

@@ -61,7 +61,10 @@ std::string EncodeUnknown(std::string_view type) {
 
 StatusOr<Frame> ParseFrame(std::string_view bytes) {
   // The library would write a line to stderr for each bad string; our errors say it already.
-  [[maybe_unused]] static const auto* silenced = google::protobuf::SetLogHandler(nullptr);
+  [[maybe_unused]] static const bool silenced = [] {
+    google::protobuf::SetLogHandler(nullptr);
+    return true;
+  }();
   wire::Frame frame;
   if (!frame.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return InvalidArgument("a frame of {} bytes that does not parse", bytes.size());
