@@ -30,6 +30,10 @@ StatusOr<Hash128> TokenizerHash(const std::string& path) {
 
 StatusOr<LoadedModel> LoadModel(const std::string& path, const std::string& numerics, int threads) {
   const Time start = SteadyNow();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return NotFound("--model: there is no file or folder '{}'", path);
+  }
   TANDEM_ASSIGN_OR_RETURN(const Hash128 tokenizer_hash, TokenizerHash(path));
   int lines = 0;
   model::Model::LoadOptions options;

@@ -82,8 +82,8 @@ Status Serve(NodeProgram& program, EventQueue& events, std::atomic<bool>& loadin
   const NodeFlags& flags = program.flags;
   TANDEM_ASSIGN_OR_RETURN(const LoadedModel model,
                           LoadModel(flags.model, flags.numerics, flags.threads));
+  loading = false;  // from here on there is something to release
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<NodeService> service, program.start(model, flags));
-  loading = false;
   TANDEM_RETURN_IF_ERROR(WritePortFile(flags.port_file, service->address()));
   log::Info("node.listening", "address={} name={}", service->address().ToString(), flags.name);
   while (true) {
