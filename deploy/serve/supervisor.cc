@@ -76,11 +76,29 @@ StatusOr<std::string> Supervisor::AwaitFirstLine(const std::filesystem::path& fi
 }
 
 Status Supervisor::StopAll(Duration patience) {
-  for (auto it = children_.rbegin(); it != children_.rend(); ++it) it->child->Signal(SIGTERM);
   const Deadline deadline = Deadline::After(SteadyNow(), patience);
+  std::size_t kept = children_.empty() ? 0 : children_.size() - 1;
+  while (true) {
+    for (std::size_t i = kept; i < children_.size(); ++i) children_[i].child->Signal(SIGTERM);
+    AwaitEnds(kept, deadline);
+    if (kept == 0) break;
+    kept = 0;
+  }
+  std::string bad;
+  for (auto& [child, reported] : children_) {
+    if (!child->ended_well()) {
+      bad += fmt::format("{}{}: {}", bad.empty() ? "" : "; ", child->name(), *child->Ended());
+    }
+  }
+  children_.clear();
+  if (!bad.empty()) return Unavailable("did not stop cleanly: {}", bad);
+  return OkStatus();
+}
+
+void Supervisor::AwaitEnds(std::size_t from, Deadline deadline) {
   const auto running = [&] {
     bool any = false;
-    for (Watched& watched : children_) any |= !watched.child->Ended().has_value();
+    for (std::size_t i = from; i < children_.size(); ++i) any |= !children_[i].child->Ended();
     return any;
   };
   while (running()) {
@@ -89,14 +107,6 @@ Status Supervisor::StopAll(Duration patience) {
     for (Watched& watched : children_) watched.child->Signal(SIGKILL);
     while (running()) Wait(Deadline::After(SteadyNow(), std::chrono::seconds(1)));
   }
-  std::string bad;
-  for (auto& [child, reported] : children_) {
-    if (!child->ended_well())
-      bad += fmt::format("{}{}: {}", bad.empty() ? "" : "; ", child->name(), *child->Ended());
-  }
-  children_.clear();
-  if (!bad.empty()) return Unavailable("did not stop cleanly: {}", bad);
-  return OkStatus();
 }
 
 Status Supervisor::Report(const Event& event) {

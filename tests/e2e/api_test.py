@@ -129,13 +129,14 @@ class Api(ClusterCase):
         self.cluster.wait_idle()
 
     def test_no_file_descriptor_leaks(self):
-        self.chat_text()
+        def ask(count):
+            for i in range(count):
+                with openai.OpenAI(base_url=self.cluster.url + "/v1", api_key="none") as client:
+                    client.completions.create(model=self.cluster.model, prompt=f"{i}", max_tokens=3)
+        ask(1)
         self.cluster.wait_idle()
-        self.client.close()
         before = self.cluster.file_descriptors()
-        for i in range(30):
-            with openai.OpenAI(base_url=self.cluster.url + "/v1", api_key="none") as client:
-                client.completions.create(model=self.cluster.model, prompt=f"{i}", max_tokens=3)
+        ask(30)
         wait_until(lambda: all(n <= before[name] for name, n in self.cluster.file_descriptors().items()),
                    f"descriptors back to {before}")
 

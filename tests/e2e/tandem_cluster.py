@@ -76,7 +76,9 @@ class Cluster:
         self.state.cleanup()
 
     def stop(self, how=signal.SIGTERM):
-        """Sends the signal and returns the exit status."""
+        """Sends the signal and returns the exit status; again: the same status."""
+        if self.process.stdout.closed:
+            return self.process.returncode
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:

@@ -67,6 +67,27 @@ TEST_F(SupervisorTest, StopAllIsCleanWhenEveryChildExitsWithStatusZero) {
   EXPECT_TRUE(supervisor.StopAll(std::chrono::hours(1)).ok());
 }
 
+TEST_F(SupervisorTest, StopAllStopsTheLastStartedBeforeTheOthers) {
+  Supervisor supervisor;
+  const std::string order = (folder_ / "order").string();
+  for (const char* name : {"node", "router"}) {
+    const auto ready = folder_ / (std::string(name) + ".ready");
+    ASSERT_TRUE(
+        supervisor
+            .Start(Shell(name, fmt::format("trap 'sleep 0.1; echo {0} >> {1}; exit 0' TERM; "
+                                           "echo up > {2}; while :; do sleep 0.02; done",
+                                           name, order, ready.string())))
+            .ok());
+    ASSERT_TRUE(supervisor.AwaitFirstLine(ready, Deadline()).ok());
+  }
+  EXPECT_TRUE(supervisor.StopAll(std::chrono::hours(1)).ok());
+  std::ifstream in(order);
+  std::string first, second;
+  in >> first >> second;
+  EXPECT_EQ(first, "router");
+  EXPECT_EQ(second, "node");
+}
+
 TEST_F(SupervisorTest, StopAllKillsAfterPatienceAndSaysSo) {
   Supervisor supervisor;
   const auto ready = folder_ / "ready";
