@@ -8,6 +8,7 @@
 #include "common/model/model_files.h"
 #include "common/model/weight_loader.h"
 #include "common/model/weights.h"
+#include "common/ops/self_check.h"
 
 namespace tandem::model {
 
@@ -19,6 +20,7 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path, const Load
   TANDEM_ASSIGN_OR_RETURN(
       const ops::NumericsClass numerics,
       ops::ChooseClass(options.numerics == "auto" ? "" : options.numerics, DetectCpuFeatures()));
+  TANDEM_RETURN_IF_ERROR(ops::SelfCheck(numerics));
   TANDEM_ASSIGN_OR_RETURN(ModelFiles files, OpenModelFiles(path));
   const unsigned cpus = std::max(1u, std::thread::hardware_concurrency());
   WeightLoadOptions load;
