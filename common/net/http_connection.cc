@@ -28,6 +28,7 @@ class HttpConnection::Exchange : public HttpExchange {
       : connection_(connection), request_(std::move(request)), peer_(connection->peer_) {}
 
   const HttpRequest& request() const override { return request_; }
+  std::string TakeBody() override { return std::exchange(request_.body, {}); }
   std::string_view peer() const override { return peer_; }
   bool open() const override { return connection_ != nullptr; }
 

@@ -24,6 +24,8 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual const HttpRequest& request() const = 0;
+  // Moves the body out of request(), which keeps an empty one.
+  virtual std::string TakeBody() = 0;
   virtual std::string_view peer() const = 0;  // "127.0.0.1:50312", for logs
   // The answer is not complete and the client is there.
   virtual bool open() const = 0;

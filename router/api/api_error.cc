@@ -80,6 +80,15 @@ ApiError FromStatus(const Status& status) {
   return error;
 }
 
+std::string Excerpt(std::string_view text) {
+  constexpr std::size_t kExcerptMax = 100;
+  std::string out(text.substr(0, kExcerptMax));
+  for (char& c : out) {
+    if (c < 0x20 || c > 0x7e) c = '?';
+  }
+  return out;
+}
+
 void AppendJsonString(std::string_view text, std::string& out) {
   out += '"';
   std::size_t plain = 0;  // first byte not yet copied

@@ -42,6 +42,9 @@ ApiError FieldError(std::string_view param, fmt::format_string<Args...> format, 
 // The answer for a request that was taken and failed.
 ApiError FromStatus(const Status& status);
 
+// The beginning of a client's text, as printable ASCII: what an error may quote.
+std::string Excerpt(std::string_view text);
+
 // Appends `text` as a JSON string, quotes included. Requires: valid UTF-8.
 void AppendJsonString(std::string_view text, std::string& out);
 std::string JsonString(std::string_view text);

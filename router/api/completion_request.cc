@@ -84,7 +84,7 @@ std::string ReadContent(FieldReader& message) {
     std::optional<std::string> type = part.String("type");
     if (!part.error() && type != "text") {
       part.Fail(FieldError(part.FullName("type"), "{} is '{}', only text parts are supported here",
-                           part.FullName("type"), type.value_or("").substr(0, 40)));
+                           part.FullName("type"), Excerpt(type.value_or(""))));
     }
     std::optional<std::string> text = part.String("text");
     if (!part.error() && !text) {
@@ -110,7 +110,7 @@ ChatMessage ReadMessage(FieldReader& message, CompletionRequest& request) {
   if (!message.error() && !IsRole(out.role)) {
     message.Fail(FieldError(message.FullName("role"),
                             "{} is '{}', must be system, developer, user or assistant",
-                            message.FullName("role"), out.role.substr(0, 40)));
+                            message.FullName("role"), Excerpt(out.role)));
   }
   const json::value* content = message.Take("content");
   if (content == nullptr && !message.error() && out.role != "assistant") {
