@@ -134,7 +134,7 @@ std::string ApiHandler::ModelJson(std::string_view id) const {
   return fmt::format(R"({{"id":{},"object":"model","created":{},"owned_by":"tandem","root":{},)"
                      R"("max_model_len":{}}})",
                      JsonString(id), model.options().created_unix_s, JsonString(model.id()),
-                     model.context());
+                     context_.backend.context());
 }
 
 net::HttpResponse ApiHandler::Models() const {

@@ -96,21 +96,21 @@ void CompletionCall::OnPrepared(ApiResult<Prepared> prepared) {
 }
 
 ApiResult<sequence::SamplingParams> CompletionCall::MakeParams(std::size_t prompt_tokens) const {
-  const std::int64_t context = context_.model.context().value();
+  const std::int64_t context = context_.backend.context().value();
   const std::int64_t room = context - static_cast<std::int64_t>(prompt_tokens);
   const std::string_view prompt_field = kind_ == CompletionKind::kChat ? "messages" : "prompt";
   if (room < 1) {
     return ContextExceeded(
         prompt_field,
-        fmt::format("the prompt has {} tokens; the model's context is {} tokens, prompt and "
+        fmt::format("the prompt has {} tokens; the context here is {} tokens, prompt and "
                     "answer together: shorten the prompt",
                     prompt_tokens, context));
   }
   if (request_.max_tokens && request_.max_tokens->value() > room) {
     return ContextExceeded(
         "max_tokens",
-        fmt::format("the prompt has {} tokens and max_tokens is {}, together {}; the model's "
-                    "context is {} tokens: shorten the prompt or ask for at most {}",
+        fmt::format("the prompt has {} tokens and max_tokens is {}, together {}; the context "
+                    "here is {} tokens: shorten the prompt or ask for at most {}",
                     prompt_tokens, *request_.max_tokens,
                     static_cast<std::int64_t>(prompt_tokens) + request_.max_tokens->value(),
                     context, room));
@@ -141,6 +141,9 @@ void CompletionCall::Begin(Prepared prepared) {
   auto params = MakeParams(prepared.prompt.size());
   if (const ApiError* error = std::get_if<ApiError>(&params)) return Fail(*error);
 
+  if (!context_.backend.ready()) {
+    return Fail(FromStatus(Unavailable("no pair of prefill and decode node is usable now")));
+  }
   usage_.prompt = TokenCount(static_cast<std::int32_t>(prepared.prompt.size()));
   stream_.emplace(context_.model.tokenizer(), request_.stop);
   format_.emplace(AnswerFormat::Options{

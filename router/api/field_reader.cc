@@ -1,6 +1,5 @@
 #include "router/api/field_reader.h"
 
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <cmath>
 #include <utility>
@@ -23,9 +22,11 @@ std::string Describe(const json::value& value) {
     case json::kind::bool_:
       return value.get_bool() ? "true" : "false";
     case json::kind::int64:
+      return fmt::format("{}", value.get_int64());
     case json::kind::uint64:
+      return fmt::format("{}", value.get_uint64());
     case json::kind::double_:
-      return json::serialize(value);
+      return fmt::format("{}", value.get_double());
     case json::kind::string:
       return "a string";
     case json::kind::array:

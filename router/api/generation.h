@@ -48,6 +48,8 @@ class GenerationBackend {
 
   // A pair of nodes is usable.
   virtual bool ready() const = 0;
+  // Prompt and generated tokens together, of the largest request that the nodes take now.
+  virtual TokenCount context() const = 0;
   // For GET /health: a JSON object. For GET /metrics: Prometheus text.
   virtual std::string HealthJson() const = 0;
   virtual std::string MetricsText() const = 0;

@@ -20,7 +20,6 @@ class ServedModel {
  public:
   struct Options {
     std::vector<std::string> ids;  // the first is the model's, the others are aliases; not empty
-    TokenCount context{0};         // prompt and generated tokens together
     std::int64_t created_unix_s = 0;
   };
 
@@ -30,7 +29,6 @@ class ServedModel {
 
   const Options& options() const { return options_; }
   const std::string& id() const { return options_.ids.front(); }
-  TokenCount context() const { return options_.context; }
   const tokenizer::Tokenizer& tokenizer() const { return tokenizer_; }
   // Why chat is refused; OK when it is not.
   const Status& chat_status() const { return chat_status_; }

@@ -73,7 +73,7 @@ TEST(CompletionRequestTest, NullIsAbsent) {
   CompletionRequest request = Ok(
       R"({"prompt":"x","model":null,"max_tokens":null,"temperature":null,"top_p":null,"top_k":null,
       "min_p":null,"seed":null,"stop":null,"stop_token_ids":null,"ignore_eos":null,"stream":null,
-      "stream_options":null,"user":null,"n":null,"tools":null,"logprobs":null,"timings":null})");
+      "stream_options":null,"user":null,"n":null,"logprobs":null,"timings":null})");
   EXPECT_EQ(request.temperature, 1);
   EXPECT_EQ(request.unknown_fields, 0);
 }

@@ -1,0 +1,183 @@
+// tandem-router: wires the parts, serves until SIGINT or SIGTERM, stops in order.
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <random>
+
+#include "common/config/program_options.h"
+#include "common/log/log.h"
+#include "common/metrics/registry.h"
+#include "common/net/http_server.h"
+#include "common/net/io_threads.h"
+#include "common/net/strand.h"
+#include "common/net/strand_impl.h"
+#include "router/api/api_handler.h"
+#include "router/api/api_keys.h"
+#include "router/api/api_probe.h"
+#include "router/api/served_model.h"
+#include "router/api/work_queue.h"
+#include "router/model_files.h"
+#include "router/router_flags.h"
+#include "router/router_service.h"
+
+namespace tandem::router {
+namespace {
+
+constexpr std::size_t kInlineBytes = 16 << 10;  // of a body; longer ones leave the strand
+constexpr std::size_t kQueuedPrompts = 128;
+
+std::int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint64_t RandomBits() {
+  static std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+// Whole or not there: a watcher never reads half of it.
+Status WritePortFile(const std::string& path, const net::HostPort& address) {
+  if (path.empty()) return OkStatus();
+  const std::string half = path + ".new";
+  {
+    std::ofstream out(half);
+    out << address.ToString() << "\n";
+    if (!out.flush()) return Unavailable("cannot write {}", half);
+  }
+  std::error_code ec;
+  std::filesystem::rename(half, path, ec);
+  if (ec) return Unavailable("cannot write {}: {}", path, ec.message());
+  return OkStatus();
+}
+
+RouterService::Options ServiceOptions(const RouterFlags& flags, TokenCount context) {
+  RouterService::Options options;
+  options.prefill = Addresses(flags.prefill);
+  options.decode = Addresses(flags.decode);
+  options.core.incarnation = handoff::Incarnation(RandomBits() | 1);
+  options.core.requests_max = flags.max_requests;
+  options.core.queued_max = flags.max_queued;
+  options.model_context = context;
+  options.name = fmt::format("router-{:016x}", options.core.incarnation.value());
+  return options;
+}
+
+net::HttpServerOptions ServerOptions(const RouterFlags& flags) {
+  net::HttpServerOptions options;
+  options.limits.body_bytes = static_cast<std::size_t>(flags.max_body.value());
+  options.max_connections = static_cast<std::size_t>(flags.max_connections);
+  return options;
+}
+
+// Runs `f` on the strand and waits for it.
+template <typename F>
+void OnStrand(const net::Strand& strand, F f) {
+  std::promise<void> done;
+  strand.Post([&] {
+    f();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+Status Serve(const RouterFlags& flags) {
+  TANDEM_ASSIGN_OR_RETURN(ModelFiles files, ReadModelFiles(flags.model));
+  ServedModel::Options model_options;
+  model_options.ids = flags.alias.empty() ? std::vector{ModelName(flags.model)} : flags.alias;
+  model_options.created_unix_s = UnixSeconds();
+  const TokenCount context_tokens = files.context;
+  ServedModel model(std::move(model_options), std::move(files.tokenizer));
+  if (!model.chat_status().ok()) {
+    log::Warning("router.chat.unsupported", "reason=\"{}\"",
+                 FromAbsl(model.chat_status().message()));
+  }
+
+  metrics::Registry registry;
+  ApiProbe probe(registry);
+  ApiKeys keys(flags.api_keys);
+  net::IoThreads io(1);
+  net::Strand strand(io);
+  RouterService service(io, strand, ServiceOptions(flags, context_tokens));
+  WorkQueue work(kQueuedPrompts);
+  const CallContext context{.model = model,
+                            .backend = service,
+                            .work = work,
+                            .strand = strand,
+                            .probe = probe,
+                            .deadline = flags.deadline,
+                            .inline_bytes = kInlineBytes,
+                            .random = RandomBits,
+                            .unix_time_s = UnixSeconds};
+  ApiHandler handler(context, keys, registry, TANDEM_VERSION);
+  TANDEM_ASSIGN_OR_RETURN(
+      auto server,
+      net::HttpServer::Open(io, strand, {flags.host, static_cast<std::uint16_t>(flags.port)},
+                            handler, ServerOptions(flags)));
+
+  boost::asio::signal_set signals(strand.impl().executor, SIGINT, SIGTERM);
+  std::promise<void> finished;
+  std::promise<void> flushed;
+  OnStrand(strand, [&] {
+    signals.async_wait([&](const boost::system::error_code& ec, int number) {
+      if (ec) return;
+      log::Info("router.stopping", "signal={} grace_s={}", number, ToSeconds(flags.stop_grace));
+      server->Stop([&] { flushed.set_value(); });
+      service.Stop(flags.stop_grace, [&] { finished.set_value(); });
+      // A second signal ends the grace.
+      signals.async_wait([&](const boost::system::error_code& again, int) {
+        if (!again) service.CancelAll();
+      });
+    });
+    service.Start();
+  });
+  const Status announced = WritePortFile(flags.port_file, server->address());
+  if (announced.ok()) {
+    log::Info("router.listening", "address={} model={}", server->address().ToString(), model.id());
+    finished.get_future().wait();
+    // The last answers are on their way; a client that does not read them is not waited for.
+    flushed.get_future().wait_for(std::chrono::seconds(2));
+  }
+  OnStrand(strand, [&] {
+    signals.cancel();
+    server->Close();
+    service.Disconnect();
+  });
+  io.Stop();
+  log::Info("router.stopped");
+  return announced;
+}
+
+int Main(int argc, char** argv) {
+  RouterFlags flags;
+  config::ProgramOptions options("tandem-router",
+                                 "Speaks the OpenAI API and owns every request; prefill and "
+                                 "decode nodes do the work.");
+  flags.AddTo(options);
+  auto outcome = options.Parse(argc, argv);
+  Status status = outcome.status();
+  if (outcome.ok()) {
+    if (*outcome == config::ProgramOptions::Outcome::kShown) return 0;
+    status = flags.Validate();
+  }
+  if (status.ok()) status = log::SetLevel(flags.log_level);
+  if (!status.ok()) {
+    std::fprintf(stderr, "tandem-router: %s\n", std::string(FromAbsl(status.message())).c_str());
+    return 2;
+  }
+  status = Serve(flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "tandem-router: %s\n", std::string(FromAbsl(status.message())).c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace tandem::router
+
+int main(int argc, char** argv) { return tandem::router::Main(argc, argv); }

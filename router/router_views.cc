@@ -1,0 +1,77 @@
+// What RouterService shows of itself: /health and its part of /metrics.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
+
+#include "router/api/api_error.h"
+#include "router/router_service.h"
+
+namespace tandem::router {
+namespace {
+
+std::string_view RoleName(handoff::Role role) {
+  return role == handoff::Role::kPrefill ? "prefill" : "decode";
+}
+
+void AddMetric(std::string& out, std::string_view name, std::string_view kind,
+               std::string_view help, std::int64_t value) {
+  fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n{} {}\n", name, help, name,
+                 kind, name, value);
+}
+
+}  // namespace
+
+std::string RouterService::HealthJson() const {
+  const RouterStats stats = core_.stats();
+  std::vector<std::string> nodes;
+  for (const auto& node : nodes_) {
+    std::string entry = fmt::format(R"({{"address":{},"role":"{}","connected":{})",
+                                    JsonString(node->link->address().ToString()),
+                                    RoleName(node->role), node->id.has_value());
+    if (node->id) {
+      entry += ",\"name\":" + JsonString(node->hello.name);
+    } else {
+      entry += ",\"reason\":" + JsonString(Excerpt(FromAbsl(node->link->last_error().message())));
+    }
+    nodes.push_back(entry + "}");
+  }
+  return fmt::format(
+      R"({{"status":"{}","usable_pairs":{},"requests":{},"queued":{},"nodes":[{}]}})",
+      stopping_       ? "stopping"
+      : core_.ready() ? "ok"
+                      : "no usable pair",
+      stats.usable_pairs, stats.requests, stats.queued, fmt::join(nodes, ","));
+}
+
+std::string RouterService::MetricsText() const {
+  const RouterStats s = core_.stats();
+  std::string out;
+  const auto gauge = [&](std::string_view name, std::string_view help, std::int64_t value) {
+    AddMetric(out, name, "gauge", help, value);
+  };
+  const auto counter = [&](std::string_view name, std::string_view help, std::int64_t value) {
+    AddMetric(out, name, "counter", help, value);
+  };
+  gauge("tandem_router_nodes", "Connected nodes.", s.nodes);
+  gauge("tandem_router_usable_pairs", "Pairs that have exchanged KV bytes.", s.usable_pairs);
+  gauge("tandem_router_requests", "Unfinished requests.", s.requests);
+  gauge("tandem_router_queued_requests", "Requests that wait for a pair.", s.queued);
+  counter("tandem_router_submitted_total", "Requests taken.", s.submitted);
+  counter("tandem_router_refused_total", "Requests refused by a bound.", s.refused);
+  counter("tandem_router_finished_total", "Requests that ended well.", s.finished);
+  counter("tandem_router_failed_total", "Requests that ended in an error.", s.failed);
+  counter("tandem_router_cancelled_total", "Requests whose client left.", s.cancelled);
+  counter("tandem_router_attempts_total", "Tries at requests.", s.attempts);
+  counter("tandem_router_placements_total", "Decode nodes noted for an attempt.",
+          s.placements_noted);
+  counter("tandem_router_positions_total", "Tokens delivered.", s.positions);
+  counter("tandem_router_repeats_total", "Tokens that came again, equal.", s.repeats);
+  counter("tandem_router_repeats_different_total",
+          "Tokens that came again and differed: same request, other bytes.", s.repeats_different);
+  counter("tandem_router_gaps_total", "Tokens beyond the next one, taken as a loss.", s.gaps);
+  counter("tandem_router_stale_messages_total", "Messages of older tries.", s.stale_messages);
+  return out;
+}
+
+}  // namespace tandem::router
