@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iterator>
+#include <map>
 
 #include "router/api/api_error.h"
 #include "router/router_service.h"
@@ -20,6 +22,41 @@ void AddMetric(std::string& out, std::string_view name, std::string_view kind,
                  kind, name, value);
 }
 
+// What the nodes' last heartbeats say, by metric name, then by node.
+std::map<std::string, std::map<std::string, std::int64_t>> NodeMetrics(
+    const std::vector<NodeView>& nodes) {
+  std::map<std::string, std::map<std::string, std::int64_t>> out;
+  for (const NodeView& node : nodes) {
+    const handoff::Heartbeat& load = node.load;
+    for (const handoff::NodeMetric& metric : load.metrics) {
+      out[metric.name][node.name] = metric.value;
+    }
+    out["queued"][node.name] = load.queued;
+    out["running"][node.name] = load.running;
+    out["queued_tokens"][node.name] = load.queued_tokens.value();
+    out["free_blocks"][node.name] = load.free_blocks.value();
+    out["quarantined_blocks"][node.name] = load.quarantined_blocks.value();
+    out["draining"][node.name] = load.draining ? 1 : 0;
+    out["steps"][node.name] = static_cast<std::int64_t>(load.step_number);
+  }
+  return out;
+}
+
+// A node chooses its name; the text format has its own rules for it.
+std::string LabelValue(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+bool IsMetricName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(),
+                                      [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+}
+
 }  // namespace
 
 std::string RouterService::HealthJson() const {
@@ -32,7 +69,8 @@ std::string RouterService::HealthJson() const {
     if (node->id) {
       entry += ",\"name\":" + JsonString(node->hello.name);
     } else {
-      entry += ",\"reason\":" + JsonString(Excerpt(FromAbsl(node->link->last_error().message())));
+      entry +=
+          ",\"reason\":" + JsonString(Excerpt(FromAbsl(node->link->last_error().message()), 400));
     }
     nodes.push_back(entry + "}");
   }
@@ -71,6 +109,14 @@ std::string RouterService::MetricsText() const {
           "Tokens that came again and differed: same request, other bytes.", s.repeats_different);
   counter("tandem_router_gaps_total", "Tokens beyond the next one, taken as a loss.", s.gaps);
   counter("tandem_router_stale_messages_total", "Messages of older tries.", s.stale_messages);
+  for (const auto& [name, values] : NodeMetrics(core_.nodes())) {
+    if (!IsMetricName(name)) continue;
+    fmt::format_to(std::back_inserter(out), "# TYPE tandem_node_{} untyped\n", name);
+    for (const auto& [node, value] : values) {
+      fmt::format_to(std::back_inserter(out), "tandem_node_{}{{node=\"{}\"}} {}\n", name,
+                     LabelValue(node), value);
+    }
+  }
   return out;
 }
 

@@ -80,9 +80,8 @@ ApiError FromStatus(const Status& status) {
   return error;
 }
 
-std::string Excerpt(std::string_view text) {
-  constexpr std::size_t kExcerptMax = 100;
-  std::string out(text.substr(0, kExcerptMax));
+std::string Excerpt(std::string_view text, std::size_t bytes_max) {
+  std::string out(text.substr(0, bytes_max));
   for (char& c : out) {
     if (c < 0x20 || c > 0x7e) c = '?';
   }

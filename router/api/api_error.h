@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +44,7 @@ ApiError FieldError(std::string_view param, fmt::format_string<Args...> format, 
 ApiError FromStatus(const Status& status);
 
 // The beginning of a client's text, as printable ASCII: what an error may quote.
-std::string Excerpt(std::string_view text);
+std::string Excerpt(std::string_view text, std::size_t bytes_max = 100);
 
 // Appends `text` as a JSON string, quotes included. Requires: valid UTF-8.
 void AppendJsonString(std::string_view text, std::string& out);

@@ -1,0 +1,452 @@
+#include "router/api/completion_call.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <future>
+
+#include "common/formats/gguf.h"
+#include "common/tokenizer/tokenizer_loader.h"
+#include "router/api/api_handler.h"
+#include "tests/testing/gguf_writer.h"
+#include "tests/testing/test_tokenizer.h"
+#include "tests/unit/router/api/fakes.h"
+
+namespace tandem::router {
+namespace {
+
+namespace json = boost::json;
+
+tokenizer::Tokenizer MakeTokenizer(std::string chat_template) {
+  testing::TestTokenizer data = testing::MakeBpeTokenizer();
+  data.chat_template = std::move(chat_template);
+  testing::GgufWriter writer;
+  writer.SetString("general.architecture", "llama");
+  data.AddTo(writer);
+  const std::string bytes = writer.Finish();
+  auto file = formats::GgufFile::FromBytes("test", std::as_bytes(std::span(bytes)));
+  EXPECT_TRUE(file.ok()) << file.status();
+  auto tokenizer = tokenizer::LoadTokenizerFromGguf(*file);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+// The API over the fakes, all in the test's thread but the work queue and the strand it posts to.
+class CompletionCallTest : public ::testing::Test {
+ protected:
+  CompletionCallTest() : CompletionCallTest(std::string(testing::ChatMlTemplate())) {}
+  explicit CompletionCallTest(std::string chat_template)
+      : model_({.ids = {"m", "alias"}, .created_unix_s = 7},
+               MakeTokenizer(std::move(chat_template))),
+        context_{.model = model_,
+                 .backend = backend_,
+                 .work = work_,
+                 .strand = strand_,
+                 .probe = probe_,
+                 .deadline = std::chrono::minutes(1),
+                 .inline_bytes = 16 << 10,
+                 .random = [this] { return ++random_; },
+                 .unix_time_s = [] { return 1234; }},
+        handler_(context_, keys_, registry_, "0.0.1") {}
+  ~CompletionCallTest() override { io_.Stop(); }
+
+  std::shared_ptr<FakeExchange> Post(std::string path, std::string body,
+                                     std::vector<net::HttpHeader> headers = {}) {
+    net::HttpRequest request;
+    request.method = "POST";
+    request.path = std::move(path);
+    request.headers = std::move(headers);
+    request.body = std::move(body);
+    auto exchange = std::make_shared<FakeExchange>(std::move(request));
+    handler_.Handle(exchange);
+    return exchange;
+  }
+  std::shared_ptr<FakeExchange> Chat(const std::string& more) {
+    return Post("/v1/chat/completions",
+                R"({"model":"m","messages":[{"role":"user","content":"Hello"}])" + more + "}");
+  }
+  std::shared_ptr<FakeExchange> Text(const std::string& more) {
+    return Post("/v1/completions", R"({"prompt":"Hello")" + more + "}");
+  }
+
+  // One token a byte, which the vocabulary of the test can say for any text.
+  TokenIds Bytes(std::string_view text) const {
+    TokenIds ids;
+    for (char c : text) {
+      for (std::int32_t id = 0; id < model_.tokenizer().vocab_size().value(); ++id) {
+        if (model_.tokenizer().TokenBytes(TokenId(id)) == std::string_view(&c, 1)) {
+          ids.push_back(TokenId(id));
+          break;
+        }
+      }
+    }
+    EXPECT_EQ(ids.size(), text.size());
+    return ids;
+  }
+
+  static json::value Data(const std::string& event) {
+    EXPECT_TRUE(event.starts_with("data: ")) << event;
+    return json::parse(event.substr(6));
+  }
+  static std::string ErrorCode(const net::HttpResponse& response) {
+    const json::value value = json::parse(response.body);
+    const json::value& code = value.at("error").at("code");
+    return code.is_null() ? "" : std::string(code.as_string());
+  }
+  // The deltas of all events.
+  static std::string Joined(const FakeExchange& exchange) {
+    std::string out;
+    for (const std::string& event : exchange.events) {
+      if (event == kDoneEvent) continue;
+      const json::value value = Data(event);
+      if (!value.as_object().contains("choices")) continue;
+      for (const json::value& choice : value.at("choices").as_array()) {
+        const json::object& object = choice.as_object();
+        const json::object& delta =
+            object.contains("delta") ? object.at("delta").as_object() : object;
+        const json::value* text = delta.if_contains("content");
+        if (text == nullptr) text = delta.if_contains("text");
+        if (text != nullptr) out += text->as_string();
+      }
+    }
+    return out;
+  }
+
+  FakeBackend backend_;
+  ServedModel model_;
+  metrics::Registry registry_;
+  ApiProbe probe_{registry_};
+  ApiKeys keys_{{}};
+  net::IoThreads io_{1};
+  net::Strand strand_{io_};
+  WorkQueue work_{4};
+  std::uint64_t random_ = 0;
+  CallContext context_;
+  ApiHandler handler_;
+};
+
+TEST_F(CompletionCallTest, StreamsAsTheContractSays) {
+  auto exchange = Chat(R"(,"stream":true,"stream_options":{"include_usage":true})");
+  ASSERT_EQ(backend_.running.size(), 1u);
+  EXPECT_FALSE(exchange->streamed) << "headers wait for the first text";
+  backend_.Give(Bytes("Hi"));
+  backend_.Give(Bytes(" there"));
+  backend_.cached = TokenCount(2);
+  backend_.Finish(sequence::FinishReason::kLength);
+
+  ASSERT_TRUE(exchange->streamed);
+  EXPECT_TRUE(exchange->done);
+  EXPECT_EQ(exchange->response->content_type, "text/event-stream");
+  ASSERT_EQ(exchange->events.size(), 5u);
+  EXPECT_EQ(exchange->events.back(), kDoneEvent);
+  const json::value first = Data(exchange->events[0]);
+  EXPECT_EQ(first.at("choices").at(0).at("delta").at("role"), "assistant");
+  EXPECT_EQ(first.at("choices").at(0).at("delta").at("content"), "Hi");
+  int finishes = 0;
+  for (std::size_t i = 0; i + 1 < exchange->events.size(); ++i) {
+    const json::value value = Data(exchange->events[i]);
+    for (const char* key : {"id", "object", "created", "model"}) {
+      EXPECT_EQ(value.at(key), first.at(key)) << i;
+    }
+    if (i + 2 < exchange->events.size()) {
+      EXPECT_TRUE(value.at("usage").is_null());
+      finishes += !value.at("choices").at(0).at("finish_reason").is_null();
+    }
+  }
+  EXPECT_EQ(finishes, 1);
+  EXPECT_EQ(Data(exchange->events[2]).at("choices").at(0).at("finish_reason"), "length");
+  const json::value usage = Data(exchange->events[3]);
+  EXPECT_TRUE(usage.at("choices").as_array().empty());
+  EXPECT_EQ(usage.at("usage").at("completion_tokens"), 8);
+  EXPECT_EQ(usage.at("usage").at("prompt_tokens_details").at("cached_tokens"), 2);
+}
+
+TEST_F(CompletionCallTest, WithoutIncludeUsageThereIsNone) {
+  auto exchange = Text(R"(,"stream":true,"stream_options":{})");
+  backend_.Give(Bytes("Hi"));
+  backend_.Finish(sequence::FinishReason::kStop);
+  ASSERT_EQ(exchange->events.size(), 3u);
+  EXPECT_EQ(exchange->events[0].find("usage"), std::string::npos);
+  EXPECT_EQ(Data(exchange->events[1]).at("choices").at(0).at("finish_reason"), "stop");
+}
+
+TEST_F(CompletionCallTest, DeltasJoinedEqualTheWholeAnswer) {
+  const std::string text = "na\xc3\xafve \xf0\x9f\x98\x80 \xe2\x82\xac!";
+  auto streamed = Chat(R"(,"stream":true)");
+  for (TokenId id : Bytes(text)) backend_.Give(std::span(&id, 1));
+  backend_.Finish(sequence::FinishReason::kLength);
+  EXPECT_EQ(Joined(*streamed), text);
+  EXPECT_LT(streamed->events.size(), text.size() + 2) << "characters are whole";
+
+  auto whole = Chat("");
+  for (TokenId id : Bytes(text)) backend_.Give(std::span(&id, 1));
+  backend_.Finish(sequence::FinishReason::kLength);
+  const json::value value = json::parse(whole->response->body);
+  EXPECT_EQ(value.at("choices").at(0).at("message").at("content"), text);
+}
+
+TEST_F(CompletionCallTest, ACharacterThatNeverCompletesIsReplaced) {
+  auto exchange = Text(R"(,"stream":true)");
+  backend_.Give(Bytes("a\xe2\x82"));
+  backend_.Finish(sequence::FinishReason::kLength);
+  EXPECT_EQ(Joined(*exchange), "a\xef\xbf\xbd");
+}
+
+TEST_F(CompletionCallTest, AStopStringOverTokensEndsTheRequest) {
+  for (const char* more : {R"(,"stop":["END"],"stream":true)", R"(,"stop":"END")"}) {
+    auto exchange = Text(more);
+    backend_.Give(Bytes("one E"));
+    backend_.Give(Bytes("N"));
+    backend_.Give(Bytes("Dtwo"));
+    EXPECT_EQ(backend_.stopped_at, Position(6)) << more;
+    EXPECT_TRUE(exchange->done);
+    if (exchange->streamed) {
+      EXPECT_EQ(Joined(*exchange), "one ");
+    } else {
+      const json::value value = json::parse(exchange->response->body);
+      EXPECT_EQ(value.at("choices").at(0).at("text"), "one ");
+      EXPECT_EQ(value.at("choices").at(0).at("finish_reason"), "stop");
+      EXPECT_EQ(value.at("usage").at("completion_tokens"), 7);
+    }
+  }
+}
+
+TEST_F(CompletionCallTest, AHeldBackBeginningIsGivenAtTheEnd) {
+  auto exchange = Text(R"(,"stop":["END"],"stream":true)");
+  backend_.Give(Bytes("one EN"));
+  EXPECT_EQ(Joined(*exchange), "one ");
+  backend_.Finish(sequence::FinishReason::kLength);
+  EXPECT_EQ(Joined(*exchange), "one EN");
+}
+
+TEST_F(CompletionCallTest, TheEndTokenHasNoText) {
+  auto exchange = Chat(R"(,"stream":true)");
+  TokenIds ids = Bytes("Hi");
+  ASSERT_FALSE(model_.tokenizer().end_of_generation().empty());
+  ids.push_back(model_.tokenizer().end_of_generation().front());
+  backend_.Give(ids);
+  backend_.Finish(sequence::FinishReason::kStop);
+  EXPECT_EQ(Joined(*exchange), "Hi");
+}
+
+TEST_F(CompletionCallTest, AnAnswerWithoutTextIsStillAStream) {
+  auto exchange = Chat(R"(,"stream":true)");
+  backend_.Give(std::span(model_.tokenizer().end_of_generation()).first(1));
+  backend_.Finish(sequence::FinishReason::kStop);
+  ASSERT_EQ(exchange->events.size(), 2u);
+  const json::value only = Data(exchange->events[0]);
+  EXPECT_EQ(only.at("choices").at(0).at("delta").at("role"), "assistant");
+  EXPECT_EQ(only.at("choices").at(0).at("finish_reason"), "stop");
+}
+
+TEST_F(CompletionCallTest, ParametersReachTheBackend) {
+  Text(R"(,"max_tokens":5,"temperature":0,"top_p":0.5,"top_k":7,"min_p":0.25,"seed":9,
+          "stop_token_ids":[5,4])");
+  const sequence::SamplingParams& params = backend_.running.front().generation.params;
+  EXPECT_EQ(params.max_tokens, TokenCount(5));
+  EXPECT_TRUE(params.greedy());
+  EXPECT_EQ(params.top_p, 0.5f);
+  EXPECT_EQ(params.top_k, 7);
+  EXPECT_EQ(params.min_p, 0.25f);
+  EXPECT_EQ(params.seed, 9u);
+  EXPECT_TRUE(params.Stops(TokenId(4)));
+  EXPECT_TRUE(params.Stops(TokenId(5)));
+  EXPECT_TRUE(params.Stops(model_.tokenizer().end_of_generation().front()));
+}
+
+TEST_F(CompletionCallTest, IgnoreEosLeavesOnlyTheClientsStops) {
+  Text(R"(,"ignore_eos":true,"stop_token_ids":[5])");
+  EXPECT_EQ(backend_.running.front().generation.params.stop_token_ids, TokenIds{TokenId(5)});
+}
+
+TEST_F(CompletionCallTest, WithoutMaxTokensTheContextIsTheLimit) {
+  Text("");
+  const Generation& generation = backend_.running.front().generation;
+  EXPECT_EQ(generation.params.max_tokens.value(),
+            64 - static_cast<std::int32_t>(generation.tokens->size()));
+}
+
+TEST_F(CompletionCallTest, OverTheContextIsRefusedWithNumbers) {
+  auto with_max = Text(R"(,"max_tokens":64)");
+  EXPECT_EQ(with_max->response->status, 400);
+  EXPECT_EQ(ErrorCode(*with_max->response), "context_length_exceeded");
+  EXPECT_NE(with_max->response->body.find("64 tokens"), std::string::npos);
+  std::string ids = "[3";
+  for (int i = 1; i < 64; ++i) ids += ",3";
+  auto too_long = Post("/v1/completions", R"({"prompt":)" + ids + "]}");
+  EXPECT_EQ(ErrorCode(*too_long->response), "context_length_exceeded");
+  EXPECT_TRUE(backend_.running.empty());
+}
+
+TEST_F(CompletionCallTest, IdsOutsideTheVocabularyAreRefused) {
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt":[1,99999]})")->response->status, 400);
+  EXPECT_EQ(Text(R"(,"stop_token_ids":[99999])")->response->status, 400);
+}
+
+TEST_F(CompletionCallTest, AnUnknownModelIsA404ThatListsTheIds) {
+  auto exchange = Text(R"(,"model":"other")");
+  EXPECT_EQ(exchange->response->status, 404);
+  EXPECT_EQ(ErrorCode(*exchange->response), "model_not_found");
+  EXPECT_NE(exchange->response->body.find("m, alias"), std::string::npos);
+  EXPECT_FALSE(Text(R"(,"model":"alias")")->response);
+}
+
+TEST_F(CompletionCallTest, ChatGoesThroughTheTemplate) {
+  Chat("");
+  const TokenIds chat = *backend_.running.front().generation.tokens;
+  backend_.Finish(sequence::FinishReason::kLength);
+  Post("/v1/completions",
+       R"({"prompt":"<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"})");
+  EXPECT_EQ(chat, *backend_.running.front().generation.tokens);
+}
+
+TEST_F(CompletionCallTest, SpecialTokensInMessagesArePlainText) {
+  Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"<|im_end|>"}]})");
+  const TokenIds& ids = *backend_.running.front().generation.tokens;
+  const TokenId end(2);  // <|im_end|>
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1) << "only the template's own";
+}
+
+TEST_F(CompletionCallTest, AClientThatLeavesIsCancelled) {
+  auto waiting = Text("");
+  waiting->Leave();
+  EXPECT_EQ(backend_.clients_gone, 1);
+  EXPECT_TRUE(backend_.running.empty());
+  auto streaming = Text(R"(,"stream":true)");
+  backend_.Give(Bytes("Hi"));
+  streaming->Leave();
+  EXPECT_EQ(backend_.clients_gone, 2);
+  EXPECT_FALSE(streaming->done);
+}
+
+TEST_F(CompletionCallTest, FailuresBeforeTextAreAStatus) {
+  auto exchange = Text(R"(,"stream":true)");
+  backend_.Fail(DeadlineExceeded("the request's deadline passed"));
+  EXPECT_EQ(exchange->response->status, 504);
+  EXPECT_FALSE(exchange->streamed);
+  backend_.refuse = ResourceExhausted("too much waits");
+  auto refused = Text("");
+  EXPECT_EQ(refused->response->status, 429);
+  backend_.refuse = OkStatus();
+  backend_.is_ready = false;
+  EXPECT_EQ(Text("")->response->status, 503);
+}
+
+TEST_F(CompletionCallTest, FailuresAfterTextAreAnEvent) {
+  auto exchange = Text(R"(,"stream":true)");
+  backend_.Give(Bytes("Hi"));
+  backend_.Fail(Internal("three nodes died"));
+  ASSERT_EQ(exchange->events.size(), 3u);
+  EXPECT_EQ(Data(exchange->events[1]).at("error").at("message"), "three nodes died");
+  EXPECT_EQ(exchange->events[2], kDoneEvent);
+  EXPECT_TRUE(exchange->done);
+}
+
+TEST_F(CompletionCallTest, TimingsAreOnTheLastEvent) {
+  auto exchange = Text(R"(,"stream":true,"timings":true)");
+  backend_.Give(Bytes("Hi"));
+  backend_.Finish(sequence::FinishReason::kLength);
+  const json::value timings = Data(exchange->events[1]).at("timings");
+  EXPECT_EQ(timings.at("attempts"), 1);
+  EXPECT_EQ(timings.at("prefill_node"), "p0");
+  auto whole = Text(R"(,"timings":true)");
+  backend_.Finish(sequence::FinishReason::kLength);
+  EXPECT_TRUE(json::parse(whole->response->body).as_object().contains("timings"));
+}
+
+TEST_F(CompletionCallTest, ALongPromptIsPreparedOffTheStrand) {
+  const std::string text(20 << 10, 'x');
+  auto exchange = Post("/v1/completions", R"({"prompt":")" + text + R"("})");
+  // The answer (too long for this context) comes over the strand; wait for what is posted there.
+  for (bool answered = false; !answered;) {
+    std::promise<bool> look;
+    strand_.Post([&] { look.set_value(exchange->done); });
+    answered = look.get_future().get();
+  }
+  EXPECT_EQ(ErrorCode(*exchange->response), "context_length_exceeded");
+}
+
+TEST_F(CompletionCallTest, RequestIdsAreEchoed) {
+  auto exchange = Post("/v1/completions", "{", {{"x-request-id", "mine"}});
+  bool echoed = false;
+  for (const auto& header : exchange->response->headers) {
+    echoed |= header.name == "x-request-id" && header.value == "mine";
+  }
+  EXPECT_TRUE(echoed);
+}
+
+class NoTemplateTest : public CompletionCallTest {
+ protected:
+  NoTemplateTest() : CompletionCallTest("{% nonsense %}") {}
+};
+
+TEST_F(NoTemplateTest, ChatIsRefusedAndCompletionsWork) {
+  auto chat = Chat("");
+  EXPECT_EQ(chat->response->status, 400);
+  EXPECT_EQ(ErrorCode(*chat->response), "chat_template_unsupported");
+  EXPECT_FALSE(Text("")->response);
+  EXPECT_EQ(backend_.running.size(), 1u);
+}
+
+// --- paths, methods, keys
+
+net::HttpRequest Head(std::string method, std::string path,
+                      std::vector<net::HttpHeader> headers = {}) {
+  net::HttpRequest request;
+  request.method = std::move(method);
+  request.path = std::move(path);
+  request.headers = std::move(headers);
+  return request;
+}
+
+TEST_F(CompletionCallTest, HeadsAreJudged) {
+  const auto status = [&](const net::HttpRequest& head) {
+    auto response = handler_.Check(head);
+    return response ? response->status : 200;
+  };
+  EXPECT_EQ(status(Head("GET", "/nowhere")), 404);
+  EXPECT_EQ(status(Head("GET", "/v1/chat/completions")), 405);
+  EXPECT_EQ(status(Head("POST", "/health")), 405);
+  EXPECT_EQ(status(Head("POST", "/v1/completions", {{"content-type", "text/plain"}})), 415);
+  EXPECT_EQ(status(Head("POST", "/v1/completions",
+                        {{"content-type", "application/json; charset=utf-8"}})),
+            200);
+  EXPECT_EQ(status(Head("POST", "/v1/completions")), 200);
+  EXPECT_EQ(status(Head("GET", "/v1/models/m")), 200);
+  auto wrong = handler_.Check(Head("GET", "/v1/completions"));
+  EXPECT_EQ(json::parse(wrong->body).at("error").at("code"), "method_not_allowed");
+
+  ApiKeys keys({"secret"});
+  ApiHandler closed(context_, keys, registry_, "0.0.1");
+  EXPECT_EQ(closed.Check(Head("GET", "/health"))->status, 401);
+  EXPECT_EQ(closed.Check(Head("GET", "/nowhere"))->status, 401);
+  EXPECT_FALSE(closed.Check(Head("GET", "/health/live")));
+  EXPECT_FALSE(closed.Check(Head("GET", "/health", {{"authorization", "Bearer secret"}})));
+}
+
+TEST_F(CompletionCallTest, OtherPathsAnswer) {
+  const auto get = [&](std::string path) {
+    auto exchange = std::make_shared<FakeExchange>(Head("GET", std::move(path)));
+    handler_.Handle(exchange);
+    return *exchange->response;
+  };
+  const json::value models = json::parse(get("/v1/models").body);
+  ASSERT_EQ(models.at("data").as_array().size(), 2u);
+  EXPECT_EQ(models.at("data").at(0).at("id"), "m");
+  EXPECT_EQ(models.at("data").at(1).at("id"), "alias");
+  EXPECT_EQ(models.at("data").at(1).at("root"), "m");
+  EXPECT_EQ(models.at("data").at(0).at("max_model_len"), 64);
+  EXPECT_EQ(json::parse(get("/v1/models/alias").body).at("id"), "alias");
+  EXPECT_EQ(get("/v1/models/other").status, 404);
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/health/live").status, 200);
+  EXPECT_EQ(json::parse(get("/version").body).at("version"), "0.0.1");
+  EXPECT_NE(get("/metrics").body.find("# fake"), std::string::npos);
+  backend_.is_ready = false;
+  EXPECT_EQ(get("/health").status, 503);
+  EXPECT_EQ(get("/health/live").status, 200);
+}
+
+}  // namespace
+}  // namespace tandem::router
