@@ -17,16 +17,16 @@ bool IsLoopback(std::string_view host) {
 void RouterFlags::AddTo(config::ProgramOptions& options) {
   options.Add("model", "PATH", "GGUF file or model folder: its tokenizer and chat template",
               config::Text(&model));
-  options.Add("alias", "NAME,…", "names the model is served under; default: the file's name",
+  options.Add("alias", "NAME,...", "names the model is served under; default: the file's name",
               config::List(&alias));
   options.Add("host", "HOST", "address to listen on", config::Text(&host));
   options.Add("port", "PORT", "TCP port of the API; 0 takes a free one",
               config::Int(&port, 0, 65535));
   options.Add("port-file", "PATH", "where to write HOST:PORT once it listens",
               config::Text(&port_file));
-  options.Add("prefill", "HOST:PORT,…", "prefill nodes", config::List(&prefill));
-  options.Add("decode", "HOST:PORT,…", "decode nodes", config::List(&decode));
-  options.Add("api-key", "KEY,…", "keys that clients must send; none: everybody may",
+  options.Add("prefill", "HOST:PORT,...", "prefill nodes", config::List(&prefill));
+  options.Add("decode", "HOST:PORT,...", "decode nodes", config::List(&decode));
+  options.Add("api-key", "KEY,...", "keys that clients must send; none: everybody may",
               config::List(&api_keys));
   options.Add("allow-public", "", "listen on a public address without keys",
               config::Switch(&allow_public));

@@ -183,7 +183,7 @@ TEST_F(CompletionCallTest, DeltasJoinedEqualTheWholeAnswer) {
   for (TokenId id : Bytes(text)) backend_.Give(std::span(&id, 1));
   backend_.Finish(sequence::FinishReason::kLength);
   const json::value value = json::parse(whole->response->body);
-  EXPECT_EQ(value.at("choices").at(0).at("message").at("content"), text);
+  EXPECT_EQ(std::string(value.at("choices").at(0).at("message").at("content").as_string()), text);
 }
 
 TEST_F(CompletionCallTest, ACharacterThatNeverCompletesIsReplaced) {
