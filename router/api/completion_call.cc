@@ -29,13 +29,14 @@ void CompletionCall::Start(const CallContext& context, CompletionKind kind,
 CompletionCall::CompletionCall(const CallContext& context, CompletionKind kind,
                                net::HttpExchangePtr exchange)
     : context_(context),
+      probe_(context.probe),
       kind_(kind),
       exchange_(std::move(exchange)),
       request_id_(RequestIdOf(exchange_->request(), context.random)) {
-  context_.probe.open_requests.Increment();
+  probe_.open_requests.Increment();
 }
 
-CompletionCall::~CompletionCall() { context_.probe.open_requests.Decrement(); }
+CompletionCall::~CompletionCall() { probe_.open_requests.Decrement(); }
 
 std::string_view CompletionCall::endpoint() const {
   return kind_ == CompletionKind::kChat ? "chat.completions" : "completions";
@@ -137,7 +138,7 @@ ApiResult<sequence::SamplingParams> CompletionCall::MakeParams(std::size_t promp
 
 void CompletionCall::Begin(Prepared prepared) {
   request_ = std::move(prepared.request);
-  context_.probe.unknown_fields.Increment(request_.unknown_fields);
+  probe_.unknown_fields.Increment(request_.unknown_fields);
   auto params = MakeParams(prepared.prompt.size());
   if (const ApiError* error = std::get_if<ApiError>(&params)) return Fail(*error);
 
@@ -164,11 +165,11 @@ void CompletionCall::Begin(Prepared prepared) {
   auto id = context_.backend.Submit(std::move(generation), shared_from_this());
   if (!id.ok()) return Fail(FromStatus(id.status()));
   id_ = *id;
-  context_.probe.prompt_tokens.Increment(usage_.prompt.value());
+  probe_.prompt_tokens.Increment(usage_.prompt.value());
 }
 
 void CompletionCall::OnGone() {
-  context_.probe.Answered(std::string(endpoint()), 499);
+  probe_.Answered(std::string(endpoint()), 499);
   if (id_) context_.backend.ClientGone(*id_);
 }
 
@@ -211,12 +212,12 @@ void CompletionCall::OnFinished(const Status& status, sequence::FinishReason fin
     return Fail(FromStatus(status));
   }
   usage_.cached = std::min(bill.times.cached_tokens, usage_.prompt);
-  context_.probe.generated_tokens.Increment(usage_.completion.value());
-  context_.probe.cached_tokens.Increment(usage_.cached.value());
+  probe_.generated_tokens.Increment(usage_.completion.value());
+  probe_.cached_tokens.Increment(usage_.cached.value());
   if (times_.first_text != Time{}) {
-    context_.probe.ttft.Observe(ToSeconds(times_.first_text - times_.received));
+    probe_.ttft.Observe(ToSeconds(times_.first_text - times_.received));
   }
-  if (bill.delivered > TokenCount(1)) context_.probe.itl_mean.Observe(ToSeconds(MeanItl(bill)));
+  if (bill.delivered > TokenCount(1)) probe_.itl_mean.Observe(ToSeconds(MeanItl(bill)));
 
   stream_->Finish(text_);
   const std::string_view reason =
@@ -229,7 +230,7 @@ void CompletionCall::OnFinished(const Status& status, sequence::FinishReason fin
                         .headers = {request_id_},
                         .body = format_->Whole(text_, reason, usage_, timings)});
   }
-  context_.probe.Answered(std::string(endpoint()), 200);
+  probe_.Answered(std::string(endpoint()), 200);
 }
 
 void CompletionCall::FinishStream(std::string_view reason, const Bill& bill) {
@@ -244,7 +245,7 @@ void CompletionCall::FinishStream(std::string_view reason, const Bill& bill) {
 }
 
 void CompletionCall::Fail(const ApiError& error) {
-  context_.probe.Answered(std::string(endpoint()), error.status);
+  probe_.Answered(std::string(endpoint()), error.status);
   if (!headers_sent_) {
     net::HttpResponse response = error.ToResponse();
     response.headers.push_back(request_id_);

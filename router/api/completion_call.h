@@ -28,7 +28,8 @@
 
 namespace tandem::router {
 
-// What every call needs; outlives all calls.
+// What every call needs; outlives all calls that do something. A call that only ends, because what
+// held it ends, touches the probe alone.
 struct CallContext {
   const ServedModel& model;
   GenerationBackend& backend;
@@ -71,6 +72,7 @@ class CompletionCall : public GenerationSink, public std::enable_shared_from_thi
   std::string_view endpoint() const;
 
   const CallContext& context_;
+  ApiProbe& probe_;
   const CompletionKind kind_;
   net::HttpExchangePtr exchange_;
   const net::HttpHeader request_id_;  // of every answer

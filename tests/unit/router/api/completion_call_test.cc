@@ -113,10 +113,10 @@ class CompletionCallTest : public ::testing::Test {
     return out;
   }
 
-  FakeBackend backend_;
-  ServedModel model_;
   metrics::Registry registry_;
   ApiProbe probe_{registry_};
+  FakeBackend backend_;  // what still runs at the end tells the probe
+  ServedModel model_;
   ApiKeys keys_{{}};
   net::IoThreads io_{1};
   net::Strand strand_{io_};
