@@ -45,9 +45,9 @@ class Supervisor {
   // Cancelled on a stop signal, DeadlineExceeded.
   StatusOr<std::string> AwaitFirstLine(const std::filesystem::path& file, Deadline deadline);
 
-  // SIGTERM in the order of starting reversed (the router, started last, lets go of its clients
-  // first), all at once; what is still there after `patience` is killed. A second stop signal kills
-  // at once. Errors: Unavailable naming the children that did not exit with status 0.
+  // SIGTERM to the child started last (it serves the clients and lets go of them); when that has
+  // ended, to all others. What is still there after `patience` in all is killed; a second stop
+  // signal kills at once. Errors: Unavailable naming the children that did not exit with status 0.
   Status StopAll(Duration patience);
 
   // "decode-0 (pid 17) ended: killed by signal 9", with its log's path and last lines.
@@ -58,6 +58,9 @@ class Supervisor {
     std::unique_ptr<ChildProcess> child;
     bool reported = false;  // by Wait(), which tells of each end once
   };
+  // Waits for children_[from…]; kills all at the deadline or on a stop signal.
+  void AwaitEnds(std::size_t from, Deadline deadline);
+
   std::vector<Watched> children_;  // in the order of starting
   ScopedFd signals_;
 };
