@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,7 +16,7 @@
 namespace tandem::kv {
 
 // The algorithm's name in Hello.
-inline constexpr std::string_view kSpanChecksumName = "mum64-span-v1";
+inline constexpr std::string_view kSpanChecksumName = "span64-v1";
 
 // Sum over the first `num_tokens` tokens of one (layer, block) of group 0, shaped
 // [num_kv_heads, 2 (K, V), block_size, head_dim]. `first_token` is the first one's index from the
@@ -23,5 +24,12 @@ inline constexpr std::string_view kSpanChecksumName = "mum64-span-v1";
 // Requires: block.size() == layout.block_bytes(), 0 <= num_tokens <= layout.block_size.
 std::uint64_t SpanChecksum(const KvLayout& layout, Layer layer, TokenIndex first_token,
                            std::int32_t num_tokens, std::span<const std::byte> block);
+
+// The same by one implementation, for tests; nothing where this processor lacks it.
+enum class ChecksumKernel { kPortable, kAvx2, kAvx512 };
+std::optional<std::uint64_t> SpanChecksumBy(ChecksumKernel kernel, const KvLayout& layout,
+                                            Layer layer, TokenIndex first_token,
+                                            std::int32_t num_tokens,
+                                            std::span<const std::byte> block);
 
 }  // namespace tandem::kv

@@ -64,11 +64,16 @@ StatusOr<SocketAddress> SocketAddress::Parse(std::string_view text) {
   std::string host(text.substr(0, colon));
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   const std::string port(text.substr(colon + 1));
+  std::uint16_t number = 0;  // getaddrinfo would take a longer one's low bits
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size()) {
+    return InvalidArgument("'{}' is not an IP address and port", text);
+  }
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* raw = nullptr;
-  if (port.empty() || ::getaddrinfo(host.c_str(), port.c_str(), &hints, &raw) != 0) {
+  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &raw) != 0) {
     return InvalidArgument("'{}' is not an IP address and port", text);
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(raw, ::freeaddrinfo);
