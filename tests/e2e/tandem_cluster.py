@@ -126,9 +126,13 @@ class Cluster:
 
     def leftovers(self):
         """What of the nodes' and the router's books is not back to zero."""
-        idle = re.compile(r"tandem_(node_(queued|running|used_blocks|quarantined_blocks|leases|"
-                          r"outstanding_bytes)|router_(requests|queued_requests))(\{|$)")
-        return {name: value for name, value in self.metrics().items()
+        idle = re.compile(
+            r"tandem_(node_(used_blocks|quarantined_blocks|leases|outstanding_bytes|tasks|waiting_room|placements|"
+            r"draining_placements|reserved|sequences|stalled|quarantined_reservations|verifying)|"
+            r"router_(requests|queued_requests))(\{|$)")
+        metrics = self.metrics()
+        assert any(name.startswith("tandem_node_used_blocks{") for name in metrics), "no node told its books"
+        return {name: value for name, value in metrics.items()
                 if idle.match(name) and value != 0}
 
     def wait_idle(self):
