@@ -9,7 +9,7 @@
 namespace tandem::chat_template {
 namespace {
 
-constexpr std::uint64_t kMaxSteps = 5'000'000;
+constexpr std::uint64_t kMaxSteps = 2'000'000;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kBytesPerInputByte = 64;
 

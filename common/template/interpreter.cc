@@ -120,18 +120,16 @@ StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Stmt& stmt) {
     scopes_.pop_back();
     return flow;
   }
-  ++loops_;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(budget_.Steps(1));
     scopes_.emplace_back();
     TANDEM_RETURN_IF_ERROR(Assign(stmt.target, items->items[i]));
-    scopes_.back()["loop"] = Value::Of(
-        std::make_shared<const LoopState>(LoopState{.items = items, .index0 = i, .depth = loops_}));
+    scopes_.back()["loop"] =
+        Value::Of(std::make_shared<const LoopState>(LoopState{.items = items, .index0 = i}));
     TANDEM_ASSIGN_OR_RETURN(const Flow flow, Execute(stmt.body));
     scopes_.pop_back();
     if (flow == Flow::kBreak) break;
   }
-  --loops_;
   return Flow::kNext;
 }
 

@@ -66,7 +66,6 @@ class Interpreter {
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // all of them: they may hold one another
   MarkedText* out_ = nullptr;
   int depth_ = 0;
-  int loops_ = 0;
   bool located_ = false;  // the error has its line
 };
 

@@ -76,6 +76,11 @@ class Lexer {
     Advance(whole.size() - text.size());
     Advance(sign == '-' || sign == '+' ? 3 : 2);
     if (kind == '#') return Comment();
+    const std::string_view rest =
+        in_.substr(std::min(pos_ + LeadingSpace(in_.substr(pos_)), in_.size()));
+    if (kind == '%' && rest.starts_with("raw") && (rest.size() == 3 || !IsNamePart(rest[3]))) {
+      return Error("unsupported statement 'raw'");  // its text is no tokens
+    }
     Add(kind == '{' ? TokenType::kVariableBegin : TokenType::kBlockBegin, "");
     return Code(kind == '{' ? "}}" : "%}");
   }

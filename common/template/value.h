@@ -57,7 +57,6 @@ struct Namespace {
 struct LoopState {
   std::shared_ptr<const List> items;
   std::size_t index0;
-  int depth;  // of nested loops, from 1
 };
 
 // Cheap to copy; everything but a namespace is immutable. Not thread-safe while shared with a

@@ -142,14 +142,14 @@ TEST(TokenizerTest, InvalidUtf8IsRefusedWithItsOffset) {
   }
 }
 
-TEST(TokenizerTest, AMegabyteOfAnythingIsEncoded) {
+TEST(TokenizerTest, AHugeRunOfAnythingIsEncoded) {
   const auto tokenizer = FromGguf(testing::MakeBpeTokenizer());
   const auto spm = FromGguf(MakeSpm());
   auto qwen = testing::MakeBpeTokenizer();
   qwen.pre = "qwen2";
   const auto nfc = FromGguf(qwen);
   ASSERT_TRUE(tokenizer.ok() && spm.ok() && nfc.ok());
-  constexpr std::size_t kSize = 1 << 20;
+  constexpr std::size_t kSize = 1 << 18;
   std::string marks = "a";  // combining classes 220 and 230, in the wrong order throughout
   while (marks.size() < kSize) marks += "\u0301\u0323";
   std::string openers;
@@ -162,7 +162,9 @@ TEST(TokenizerTest, AMegabyteOfAnythingIsEncoded) {
       const auto ids = t->Encode(MarkedText::Trusted(text), {});
       ASSERT_TRUE(ids.ok()) << ids.status();
       EXPECT_GT(ids->size(), 0u);
-      if (t != &*nfc) EXPECT_EQ(t->Decode(*ids), text);
+      if (t != &*nfc) {
+        EXPECT_EQ(t->Decode(*ids), text);
+      }
     }
   }
 }
