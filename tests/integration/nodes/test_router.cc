@@ -137,6 +137,7 @@ std::uint64_t TestRouter::Send(TokenIds prompt, const sequence::SamplingParams& 
     message.hashes = std::make_shared<const std::vector<Hash128>>(kv::HashChain(root, prompt));
     message.ranked_sinks = std::move(sinks);
     requests_[message.request.number].prefill = to;
+    requests_[message.request.number].outcome.sent = SteadyNow();
   }
   message.attempt = handoff::Attempt(1);
   message.prompt_tokens = TokenCount(static_cast<std::int32_t>(prompt.size()));
@@ -146,6 +147,14 @@ std::uint64_t TestRouter::Send(TokenIds prompt, const sequence::SamplingParams& 
   const std::uint64_t number = message.request.number;
   strand_.Post([this, to, message = std::move(message)] { peers_->Send(to, message); });
   return number;
+}
+
+handoff::PhaseTimes TestRouter::AwaitTimes(std::uint64_t request) {
+  absl::MutexLock lock(&mutex_);
+  Request* target = &requests_[request];
+  mutex_.Await(absl::Condition(
+      +[](Request* r) { return r->outcome.times.has_value(); }, target));
+  return *target->outcome.times;
 }
 
 void TestRouter::CancelAt(std::uint64_t request, Phase phase) {
@@ -247,6 +256,7 @@ void TestRouter::On(NodeId, const handoff::FirstToken& m) {
   Request& request = Of(m.request);
   Take(request, m.position, m.token);
   request.outcome.first_times = m.times;
+  request.outcome.first_token_at = SteadyNow();
   if (m.finish != sequence::FinishReason::kNone) request.outcome.finish = m.finish;
   Reach(request, m.request.number,
         m.finish != sequence::FinishReason::kNone ? Phase::kEnded : Phase::kFirstToken);
@@ -268,7 +278,9 @@ void TestRouter::On(NodeId from, const handoff::Tokens& m) {
 }
 
 void TestRouter::On(NodeId, const handoff::TransferReport& m) {
-  Of(m.key.request).outcome.times = m.times;
+  Outcome& outcome = Of(m.key.request).outcome;
+  outcome.times = m.times;
+  outcome.joined_at = SteadyNow();
 }
 
 void TestRouter::On(NodeId, const handoff::Failed& m) {

@@ -37,6 +37,9 @@ class TestRouter {
     std::string sink;
     std::optional<handoff::PhaseTimes> first_times;  // of FirstToken
     std::optional<handoff::PhaseTimes> times;        // of TransferReport
+    Time sent{};
+    Time first_token_at{};
+    Time joined_at{};  // of TransferReport's arrival
   };
 
   explicit TestRouter(const rpc::Options& options);
@@ -52,6 +55,8 @@ class TestRouter {
   // Cancels everywhere as soon as the request has come to `phase` (at once when it has).
   void CancelAt(std::uint64_t request, Phase phase);
   Outcome Await(std::uint64_t request, Phase phase = Phase::kEnded);
+  // Waits for the TransferReport.
+  handoff::PhaseTimes AwaitTimes(std::uint64_t request);
   // Until every connected node has said twice since this call that nothing is left to do. Returns
   // the last words of all, by node.
   std::map<std::string, std::map<std::string, std::int64_t>> AwaitIdle();

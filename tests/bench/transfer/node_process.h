@@ -1,0 +1,34 @@
+// One node program as a child, until destroyed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/net/endpoint.h"
+
+namespace tandem::transfer::bench {
+
+class NodeProcess {
+ public:
+  // Runs `command` (its first word is looked for in PATH) with --port-file added, and waits until
+  // it is ready. Errors: Unavailable with its exit status.
+  static StatusOr<std::unique_ptr<NodeProcess>> Start(std::vector<std::string> command,
+                                                      const std::string& port_file);
+  // SIGTERM, then waits.
+  ~NodeProcess();
+
+  const net::HostPort& address() const { return address_; }
+
+ private:
+  NodeProcess(pid_t pid, std::string port_file) : pid_(pid), port_file_(std::move(port_file)) {}
+
+  pid_t pid_;
+  std::string port_file_;
+  net::HostPort address_;
+};
+
+}  // namespace tandem::transfer::bench
