@@ -6,9 +6,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <random>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "common/config/program_options.h"
 #include "common/log/log.h"
 #include "common/metrics/registry.h"
@@ -79,12 +80,12 @@ net::HttpServerOptions ServerOptions(const RouterFlags& flags) {
 // Runs `f` on the strand and waits for it.
 template <typename F>
 void OnStrand(const net::Strand& strand, F f) {
-  std::promise<void> done;
+  absl::Notification done;
   strand.Post([&] {
     f();
-    done.set_value();
+    done.Notify();
   });
-  done.get_future().wait();
+  done.WaitForNotification();
 }
 
 Status Serve(const RouterFlags& flags) {
@@ -122,14 +123,14 @@ Status Serve(const RouterFlags& flags) {
                             handler, ServerOptions(flags)));
 
   boost::asio::signal_set signals(strand.impl().executor, SIGINT, SIGTERM);
-  std::promise<void> finished;
-  std::promise<void> flushed;
+  absl::Notification finished;
+  absl::Notification flushed;
   OnStrand(strand, [&] {
     signals.async_wait([&](const boost::system::error_code& ec, int number) {
       if (ec) return;
       log::Info("router.stopping", "signal={} grace_s={}", number, ToSeconds(flags.stop_grace));
-      server->Stop([&] { flushed.set_value(); });
-      service.Stop(flags.stop_grace, [&] { finished.set_value(); });
+      server->Stop([&] { flushed.Notify(); });
+      service.Stop(flags.stop_grace, [&] { finished.Notify(); });
       // A second signal ends the grace.
       signals.async_wait([&](const boost::system::error_code& again, int) {
         if (!again) service.CancelAll();
@@ -140,9 +141,9 @@ Status Serve(const RouterFlags& flags) {
   const Status announced = WritePortFile(flags.port_file, server->address());
   if (announced.ok()) {
     log::Info("router.listening", "address={} model={}", server->address().ToString(), model.id());
-    finished.get_future().wait();
+    finished.WaitForNotification();
     // The last answers are on their way; a client that does not read them is not waited for.
-    flushed.get_future().wait_for(std::chrono::seconds(2));
+    flushed.WaitForNotificationWithTimeout(absl::Seconds(2));
   }
   OnStrand(strand, [&] {
     signals.cancel();

@@ -156,10 +156,11 @@ class RouterServiceTest : public ::testing::Test {
     io_.Stop();
   }
 
-  void StartService() {
+  void StartService(std::vector<net::HostPort> more_decode = {}) {
     RouterService::Options options;
     options.prefill = {prefill_->address()};
-    options.decode = {decode_->address()};
+    options.decode = std::move(more_decode);
+    options.decode.push_back(decode_->address());
     options.core.incarnation = handoff::Incarnation(99);
     options.rpc = FastRpc();
     options.model_context = TokenCount(512);
@@ -317,6 +318,21 @@ TEST_F(RouterServiceTest, AnotherModelIsRefused) {
   while (health.find("start it with the same model file") == std::string::npos) {
     OnStrand([&] { health = service_->HealthJson(); });
   }
+}
+
+TEST_F(RouterServiceTest, OfTwoNodesWithOneNameTheLaterIsRefused) {
+  std::unique_ptr<FakeNode> twin;
+  OnStrand([&] { twin = std::make_unique<FakeNode>(io_, strand_, Role::kDecode, "d0", 13); });
+  StartService({twin->address()});
+  std::string health;
+  while (health.find("has the name 'd0' too") == std::string::npos) {
+    OnStrand([&] { health = service_->HealthJson(); });
+  }
+  OnStrand([&] {
+    service_->Disconnect();
+    twin->Leave();
+    twin.reset();
+  });
 }
 
 TEST_F(RouterServiceTest, StopWaitsForWhatRunsThenCancelsIt) {

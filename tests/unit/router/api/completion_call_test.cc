@@ -6,39 +6,22 @@
 #include <boost/json/value.hpp>
 #include <future>
 
-#include "common/formats/gguf.h"
-#include "common/tokenizer/tokenizer_loader.h"
 #include "router/api/api_handler.h"
-#include "tests/testing/gguf_writer.h"
 #include "tests/testing/test_tokenizer.h"
 #include "tests/unit/router/api/fakes.h"
+#include "tests/unit/router/api/test_served_model.h"
 
 namespace tandem::router {
 namespace {
 
 namespace json = boost::json;
 
-tokenizer::Tokenizer MakeTokenizer(std::string chat_template) {
-  testing::TestTokenizer data = testing::MakeBpeTokenizer();
-  data.chat_template = std::move(chat_template);
-  testing::GgufWriter writer;
-  writer.SetString("general.architecture", "llama");
-  data.AddTo(writer);
-  const std::string bytes = writer.Finish();
-  auto file = formats::GgufFile::FromBytes("test", std::as_bytes(std::span(bytes)));
-  EXPECT_TRUE(file.ok()) << file.status();
-  auto tokenizer = tokenizer::LoadTokenizerFromGguf(*file);
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return *std::move(tokenizer);
-}
-
 // The API over the fakes, all in the test's thread but the work queue and the strand it posts to.
 class CompletionCallTest : public ::testing::Test {
  protected:
   CompletionCallTest() : CompletionCallTest(std::string(testing::ChatMlTemplate())) {}
   explicit CompletionCallTest(std::string chat_template)
-      : model_({.ids = {"m", "alias"}, .created_unix_s = 7},
-               MakeTokenizer(std::move(chat_template))),
+      : model_(MakeServedModel(std::move(chat_template))),
         context_{.model = model_,
                  .backend = backend_,
                  .work = work_,
@@ -70,20 +53,7 @@ class CompletionCallTest : public ::testing::Test {
     return Post("/v1/completions", R"({"prompt":"Hello")" + more + "}");
   }
 
-  // One token a byte, which the vocabulary of the test can say for any text.
-  TokenIds Bytes(std::string_view text) const {
-    TokenIds ids;
-    for (char c : text) {
-      for (std::int32_t id = 0; id < model_.tokenizer().vocab_size().value(); ++id) {
-        if (model_.tokenizer().TokenBytes(TokenId(id)) == std::string_view(&c, 1)) {
-          ids.push_back(TokenId(id));
-          break;
-        }
-      }
-    }
-    EXPECT_EQ(ids.size(), text.size());
-    return ids;
-  }
+  TokenIds Bytes(std::string_view text) const { return ByteTokens(model_, text); }
 
   static json::value Data(const std::string& event) {
     EXPECT_TRUE(event.starts_with("data: ")) << event;
