@@ -1,7 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "common/device/cuda/smoke_kernel.cuh"
-#include "common/device/cuda/smoke_kernel.h"
+#include "common/device/cuda/smoke_kernel_launch.h"
 
 namespace tandem::device {
 namespace {
@@ -21,22 +21,9 @@ __global__ void SmokeSumKernel(const float* x, std::int64_t n, float* sums) {
 
 }  // namespace
 
-Status RunSmokeSum(const MemoryRegion& x, std::int32_t num_blocks, const MemoryRegion& sums) {
-  if (x.OnHost() || sums.OnHost() || x.device_index != sums.device_index || num_blocks < 1 ||
-      sums.length.value() < num_blocks * std::int64_t{4}) {
-    return InvalidArgument("smoke kernel: needs {} sums and its input in one GPU's memory",
-                           num_blocks);
-  }
-  cudaError_t error = cudaSetDevice(x.device_index);
-  if (error == cudaSuccess) {
-    SmokeSumKernel<<<num_blocks, kSmokeThreads>>>(reinterpret_cast<const float*>(x.address),
-                                                  x.length.value() / 4,
-                                                  reinterpret_cast<float*>(sums.address));
-    error = cudaGetLastError();
-  }
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  if (error != cudaSuccess) return Internal("smoke kernel: {}", cudaGetErrorString(error));
-  return OkStatus();
+cudaError_t LaunchSmokeSum(const float* x, std::int64_t n, int num_blocks, float* sums) {
+  SmokeSumKernel<<<num_blocks, kSmokeThreads>>>(x, n, sums);
+  return cudaGetLastError();
 }
 
 }  // namespace tandem::device
