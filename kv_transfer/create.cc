@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "common/log/log.h"
 #include "kv_transfer/loopback/loopback.h"
 #include "kv_transfer/ucx/shm.h"
 #include "kv_transfer/ucx/tcp.h"
@@ -61,6 +62,8 @@ StatusOr<std::unique_ptr<Source>> CreateSource(SourceOptions options, SourceEven
 
 StatusOr<std::unique_ptr<Sink>> CreateSink(SinkOptions options, SinkEventFn on_event) {
   TANDEM_RETURN_IF_ERROR(options.Validate());
+  log::Info("kv.sink.create", "transport={} regions={} device={}", ToString(options.transport),
+            options.regions.size(), options.net_device.empty() ? "any" : options.net_device);
   switch (options.transport) {
     case Transport::kLoopback:
       return loopback::CreateLoopbackSink(options, std::move(on_event));

@@ -142,7 +142,6 @@ LinkQueue::Popped LinkQueue::Pop(const Budget& budget, Item& out) {
       --queued_writes_;
       if (++front.next == front.writes.size()) entries_.pop_front();
     }
-    if (budget.max_write_bytes > 0 && piece.length > budget.max_write_bytes) break;
   }
   return Popped::kWrites;
 }

@@ -33,7 +33,6 @@ class LinkQueue {
   struct Budget {
     std::uint64_t bytes = 0;  // a longer write is cut here
     std::size_t writes = 0;
-    std::uint64_t max_write_bytes = 0;  // stop gathering after a write longer than this; 0: never
   };
 
   LinkQueue(const Limits& limits, std::span<const RegionDescriptor> regions);

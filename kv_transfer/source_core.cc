@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/synchronization/notification.h"
-#include "common/base/check.h"
+#include "common/log/log.h"
 
 namespace tandem::transfer {
 
@@ -17,14 +17,22 @@ struct SourceCore::Link final : LinkEvents {
 
   Link(LinkId id, const SourceEventFn& on_event, const LinkQueue::Limits& limits,
        const SinkDescriptor& sink, std::unique_ptr<LinkDriver> driver)
-      : id(id), on_event(on_event), queue(limits, sink.regions), driver(std::move(driver)) {}
+      : id(id),
+        transport(sink.transport),
+        on_event(on_event),
+        queue(limits, sink.regions),
+        driver(std::move(driver)) {}
 
-  void Ready() override { on_event(LinkReady{id}); }
+  void Ready() override {
+    log::Info("kv.link.ready", "link={} transport={}", id, ToString(transport));
+    on_event(LinkReady{id});
+  }
   void Fenced(const Ticket& ticket, Cookie cookie, const Status& status) override {
     on_event(transfer::Fenced{id, ticket, cookie, status});
   }
 
   const LinkId id;
+  const Transport transport;
   const SourceEventFn& on_event;
   LinkQueue queue;
   absl::Notification closed;

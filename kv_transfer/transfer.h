@@ -13,7 +13,7 @@
 //
 // Threads: every method may be called from any thread and none blocks, but for constructors and
 // destructors. Events come on the transport's own completion thread; the function given must only
-// hand them on, and must not destroy the object that delivers them.
+// hand them on, and must destroy neither the object that delivers them nor a link of it.
 #pragma once
 
 #include <cstddef>
@@ -100,7 +100,8 @@ struct Fenced {
   Cookie cookie;
   Status status;
 };
-// After Abort: no write of `ticket` is outstanding, none will be made.
+// After Abort: no write of `ticket` is outstanding at this end, none will be made. (What a network
+// still holds, a sink that can check drops once it forgets the ticket: see DrainProof.)
 struct Drained {
   LinkId link;
   Ticket ticket;
