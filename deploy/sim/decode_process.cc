@@ -42,8 +42,7 @@ handoff::Hello DecodeProcess::MakeHello() const {
   return hello;
 }
 
-template <typename Event>
-void DecodeProcess::Do(Event&& event) {
+void DecodeProcess::Do(const std::function<void(decode_node::Actions&)>& event) {
   decode_node::Actions out;
   event(out);
   for (decode_node::Action& action : out) Act(action);

@@ -55,8 +55,8 @@ class DecodeProcess {
   void CheckBooks();
 
  private:
-  template <typename Event>
-  void Do(Event&& event);
+  // Gives the core an event and does what it asks for.
+  void Do(const std::function<void(decode_node::Actions&)>& event);
   void Act(decode_node::Action& action);
   void RunStep(const decode_node::StartStep& action);
   void TryVerify(const decode_node::Verify& action);

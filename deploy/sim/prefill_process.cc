@@ -40,8 +40,7 @@ handoff::Hello PrefillProcess::MakeHello() const {
   return hello;
 }
 
-template <typename Event>
-void PrefillProcess::Do(Event&& event) {
+void PrefillProcess::Do(const std::function<void(prefill_node::Actions&)>& event) {
   prefill_node::Actions out;
   event(out);
   for (prefill_node::Action& action : out) Act(action);

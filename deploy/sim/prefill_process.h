@@ -1,6 +1,7 @@
 // A simulated prefill node: PrefillCore, its arena, a model of the engine and of the pushes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -36,8 +37,8 @@ class PrefillProcess {
   void CheckBooks();
 
  private:
-  template <typename Event>
-  void Do(Event&& event);
+  // Gives the core an event and does what it asks for.
+  void Do(const std::function<void(prefill_node::Actions&)>& event);
   void Act(prefill_node::Action& action);
   void Dial(const prefill_node::DialSinks& action);
   void RunStep(const prefill_node::StartStep& action);

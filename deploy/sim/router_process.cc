@@ -48,8 +48,7 @@ handoff::Hello RouterProcess::MakeHello() const {
   return hello;
 }
 
-template <typename Event>
-void RouterProcess::Do(Event&& event) {
+void RouterProcess::Do(const std::function<void(router::Actions&)>& event) {
   router::Actions out;
   event(out);
   for (router::Action& action : out) Act(action);

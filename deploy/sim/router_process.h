@@ -2,6 +2,7 @@
 // the reference stream, position by position.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,8 +38,8 @@ class RouterProcess {
     bool stopped = false;
     bool slow = false;
   };
-  template <typename Event>
-  void Do(Event&& event);
+  // Gives the core an event and does what it asks for.
+  void Do(const std::function<void(router::Actions&)>& event);
   void Act(router::Action& action);
   void OnDeliver(const router::Deliver& action);
   void OnFinished(const router::Finished& action);

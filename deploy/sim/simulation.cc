@@ -84,7 +84,8 @@ Cluster::Cluster(const SimOptions& options)
   for (auto& prefill : prefills_) router_->ConnectNode(NodeId(id++), prefill->MakeHello());
   for (auto& prefill : prefills_) prefill->StartHeartbeats();
   for (auto& decode : decodes_) decode->StartHeartbeats();
-  router_->StartWorkload();
+  // After the first probes and heartbeats: every pair is known to work.
+  world_.loop.After(std::chrono::milliseconds(600), [this] { router_->StartWorkload(); });
 }
 
 void Cluster::Check() {

@@ -63,11 +63,13 @@ TEST(Simulation, HoldsWithDataMessages) {
 
 TEST(Simulation, FullDecodeNodesPreemptAndStillGiveTheSameTokens) {
   SimOptions options;
-  options.decode_blocks = 22;
-  options.output_max = 150;
+  options.decode_blocks = 16;
+  options.prompt_max = 40;
+  options.output_max = 200;
+  options.arrivals = std::chrono::milliseconds(5);
   options.cancel_percent = 0;
   const SimReport sum = Sum(options, 2001, 60);
-  EXPECT_GT(sum.decode.preempted, 0);
+  EXPECT_GT(sum.decode.preempted, 20);
   EXPECT_GT(sum.decode.refused_full, 0);
   EXPECT_EQ(sum.done, 60 * options.requests);
 }
