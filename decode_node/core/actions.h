@@ -42,7 +42,8 @@ struct StopExpecting {
 };
 
 // Off the decode thread: wait for the bytes where the transport delivers them as messages, take
-// their checksum, compare; then LayerVerified. `blocks` are the LayerDone's.
+// their checksum, compare; then LayerVerified (not needed after StopExpecting of its placement).
+// `blocks` are the LayerDone's.
 struct Verify {
   VerifyTicket ticket;
   handoff::NodeId source;

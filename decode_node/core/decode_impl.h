@@ -95,6 +95,7 @@ class DecodeCore::Impl {
                      Actions& out);
   void SendReserved(Time now, Reservation& reservation, Actions& out);
   void Quarantine(Reservation& reservation, handoff::Reason reason, Actions& out);
+  void ForgetVerifies(const handoff::PlacementKey& key);
   void SendRevoke(Reservation& reservation, Actions& out);
   // Gives back what a machine that became Free held; the reservation is gone afterwards.
   void FreeQuarantined(Reservation& reservation);

@@ -207,6 +207,11 @@ void DecodeCore::Impl::OnHandOff(Time, NodeId from, const handoff::HandOff& mess
   }
 }
 
+// No verification of a placement that ended is waited for: its data may never come.
+void DecodeCore::Impl::ForgetVerifies(const PlacementKey& key) {
+  absl::erase_if(verifying_, [&](const auto& entry) { return entry.second.first == key; });
+}
+
 // Reserved → Quarantined, or on to Free when nothing can write any more.
 void DecodeCore::Impl::Quarantine(Reservation& reservation, Reason reason, Actions& out) {
   Machine& machine = reservation.machine;
@@ -218,6 +223,7 @@ void DecodeCore::Impl::Quarantine(Reservation& reservation, Reason reason, Actio
   machine.Quarantine();
   reservation.reason = reason;
   leases_.Remove(key);
+  ForgetVerifies(key);
   // Nobody writes what was held already; the rest waits for the proof.
   const auto held = static_cast<std::size_t>(machine.options().held);
   cache_.Unref(std::span(machine.blocks).first(held));
@@ -271,6 +277,7 @@ void DecodeCore::Impl::OnRelease(Time, NodeId from, const handoff::Release& mess
       SendTo(from, handoff::Rejected{message.key, Reason::kStale}, out);
     }
     leases_.Remove(message.key);
+    ForgetVerifies(message.key);
     out.emplace_back(StopExpecting{message.key, from});
     cache_.Unref(machine.blocks);
     Forget(*reservation);

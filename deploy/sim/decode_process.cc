@@ -88,6 +88,7 @@ void DecodeProcess::Act(decode_node::Action& action) {
   } else if (auto* a = std::get_if<decode_node::StopExpecting>(&action)) {
     expected_.erase(a->key);
     std::erase_if(landed_, [&](const auto& entry) { return std::get<0>(entry) == a->key; });
+    std::erase_if(waiting_verifies_, [&](const auto& verify) { return verify.done.key == a->key; });
     if (posted_[a->key] > 0) {
       stopping_.insert(a->key);
     } else {
