@@ -1,0 +1,204 @@
+#include "router/core/router_core.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace tandem::router {
+namespace {
+
+using handoff::NodeId;
+using handoff::PlacementKey;
+using handoff::Role;
+
+constexpr NodeId kP1{1}, kP2{2}, kD1{11}, kD2{12};
+const handoff::Incarnation kLife{77};
+Time At(std::int64_t ms) { return Time{} + std::chrono::milliseconds(ms); }
+
+class RouterCoreTest : public ::testing::Test {
+ protected:
+  static RouterConfig Config() {
+    RouterConfig config;
+    config.incarnation = kLife;
+    config.requests_max = 8;
+    config.queued_max = 3;
+    return config;
+  }
+  void Connect(NodeId id, Role role, const std::string& name) {
+    handoff::Hello hello;
+    hello.role = role;
+    hello.name = name;
+    hello.layout.num_layers = hello.layout.num_kv_heads = hello.layout.head_dim = 1;
+    hello.capacity.num_blocks = kv::BlockCount(100);
+    core_.NodeConnected(now_, id, hello, out_);
+  }
+  void Usable(NodeId prefill, std::vector<std::string> sinks) {
+    handoff::Heartbeat heartbeat;
+    heartbeat.usable_sinks = std::move(sinks);
+    core_.OnMessage(now_, prefill, heartbeat, out_);
+  }
+  void ConnectAll() {
+    Connect(kP1, Role::kPrefill, "p1");
+    Connect(kP2, Role::kPrefill, "p2");
+    Connect(kD1, Role::kDecode, "d1");
+    Connect(kD2, Role::kDecode, "d2");
+    Usable(kP1, {"d1", "d2"});
+    Usable(kP2, {"d1", "d2"});
+  }
+  Status Submit(std::uint64_t number, Deadline deadline = {}) {
+    RequestSpec spec;
+    spec.id = {kLife, number};
+    spec.tokens = std::make_shared<TokenIds>(TokenIds(20, TokenId(1)));
+    spec.params.max_tokens = TokenCount(1000);
+    spec.deadline = deadline;
+    return core_.Submit(now_, std::move(spec), out_);
+  }
+  std::vector<std::pair<NodeId, handoff::Prefill>> Prefills() const {
+    std::vector<std::pair<NodeId, handoff::Prefill>> found;
+    for (const Action& action : out_) {
+      const Send* send = std::get_if<Send>(&action);
+      if (send == nullptr) continue;
+      if (auto* m = std::get_if<handoff::Prefill>(&send->message)) found.emplace_back(send->to, *m);
+    }
+    return found;
+  }
+  template <typename M>
+  const M* Sent(NodeId to) const {
+    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
+      const Send* send = std::get_if<Send>(&*it);
+      if (send == nullptr || send->to != to) continue;
+      if (const M* message = std::get_if<M>(&send->message)) return message;
+    }
+    return nullptr;
+  }
+  const Finished* End() const {
+    for (const Action& action : out_) {
+      if (auto* finished = std::get_if<Finished>(&action)) return finished;
+    }
+    return nullptr;
+  }
+
+  Time now_ = At(1000);
+  Actions out_;
+  RouterCore core_{Config()};
+};
+
+TEST_F(RouterCoreTest, WaitsForAPairWhoseProbeSucceeded) {
+  ASSERT_TRUE(Submit(1).ok());
+  Connect(kP1, Role::kPrefill, "p1");
+  Connect(kD1, Role::kDecode, "d1");
+  EXPECT_FALSE(core_.ready());
+  EXPECT_TRUE(Prefills().empty());
+  Usable(kP1, {"d1"});
+  EXPECT_TRUE(core_.ready());
+  ASSERT_EQ(Prefills().size(), 1u);
+  EXPECT_EQ(Prefills()[0].second.ranked_sinks, std::vector<std::string>{"d1"});
+}
+
+TEST_F(RouterCoreTest, TellsPrefillNodesTheDecodeNodesOnEveryChange) {
+  Connect(kP1, Role::kPrefill, "p1");
+  Connect(kD1, Role::kDecode, "d1");
+  ASSERT_NE(Sent<handoff::Peers>(kP1), nullptr);
+  EXPECT_EQ(Sent<handoff::Peers>(kP1)->sinks.size(), 1u);
+  core_.NodeLost(now_, kD1, handoff::Loss::kDied, out_);
+  EXPECT_TRUE(Sent<handoff::Peers>(kP1)->sinks.empty());
+}
+
+TEST_F(RouterCoreTest, TwoOfEachShareTheWork) {
+  ConnectAll();
+  std::map<NodeId, int> prefills;
+  std::map<std::string, int> firsts;
+  for (std::uint64_t i = 1; i <= 8; ++i) ASSERT_TRUE(Submit(i).ok());
+  for (const auto& [to, message] : Prefills()) {
+    ++prefills[to];
+    ++firsts[message.ranked_sinks[0]];
+  }
+  EXPECT_EQ(prefills[kP1], 4);
+  EXPECT_EQ(prefills[kP2], 4);
+  EXPECT_EQ(firsts["d1"], 4);
+  EXPECT_EQ(firsts["d2"], 4);
+}
+
+TEST_F(RouterCoreTest, RefusesBeyondItsBounds) {
+  for (std::uint64_t i = 1; i <= 3; ++i) EXPECT_TRUE(Submit(i).ok());
+  EXPECT_EQ(Submit(4).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Submit(3).code(), absl::StatusCode::kInvalidArgument);  // a number used before
+  core_.Stop(now_, Cancelled("stopping"), out_);
+  EXPECT_EQ(Submit(9).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(core_.stats().requests, 0);
+}
+
+TEST_F(RouterCoreTest, TheDeadlineEndsARequestThatWaits) {
+  ASSERT_TRUE(Submit(1, Deadline(At(1500))).ok());
+  EXPECT_EQ(core_.NextDeadline(), At(1500));
+  core_.OnTime(At(1500), out_);
+  ASSERT_NE(End(), nullptr);
+  EXPECT_EQ(End()->status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(core_.NextDeadline(), kNever);
+}
+
+TEST_F(RouterCoreTest, ClientGoneReachesBothLegs) {
+  ConnectAll();
+  ASSERT_TRUE(Submit(1).ok());
+  const NodeId p = Prefills()[0].first;
+  const PlacementKey key{{kLife, 1}, handoff::Attempt(1), handoff::Placement(1)};
+  core_.OnMessage(now_, p, handoff::Placed{key, "d1"}, out_);
+  ASSERT_NE(Sent<handoff::PlacementNoted>(p), nullptr);
+  core_.ClientGone(now_, key.request, out_);
+  EXPECT_NE(Sent<handoff::Cancel>(p), nullptr);
+  EXPECT_NE(Sent<handoff::Cancel>(kD1), nullptr);
+  ASSERT_NE(End(), nullptr);
+  EXPECT_EQ(End()->status.code(), absl::StatusCode::kCancelled);
+  out_.clear();
+  core_.OnMessage(now_, p, handoff::Placed{key, "d1"}, out_);  // was on its way
+  EXPECT_NE(Sent<handoff::Cancel>(p), nullptr);
+}
+
+TEST_F(RouterCoreTest, GrantsCreditAsTheClientReads) {
+  ConnectAll();
+  ASSERT_TRUE(Submit(1).ok());
+  const NodeId p = Prefills()[0].first;
+  const PlacementKey key{{kLife, 1}, handoff::Attempt(1), handoff::Placement(1)};
+  core_.OnMessage(now_, p, handoff::Placed{key, "d2"}, out_);
+  handoff::Tokens tokens;
+  tokens.key = key;
+  tokens.tokens = TokenIds(handoff::kCreditWindow, TokenId(5));
+  tokens.logprobs.resize(handoff::kCreditWindow);
+  core_.OnMessage(now_, kD2, tokens, out_);
+  core_.ClientConsumed(now_, key.request, 100, out_);
+  EXPECT_EQ(Sent<handoff::Credit>(kD2), nullptr);  // not a message per token
+  core_.ClientConsumed(now_, key.request, 56, out_);
+  ASSERT_NE(Sent<handoff::Credit>(kD2), nullptr);
+  EXPECT_EQ(Sent<handoff::Credit>(kD2)->tokens, 156u);
+}
+
+TEST_F(RouterCoreTest, AFullPrefillNodeRestsUntilItsNextHeartbeat) {
+  Connect(kP1, Role::kPrefill, "p1");
+  Connect(kD1, Role::kDecode, "d1");
+  Usable(kP1, {"d1"});
+  ASSERT_TRUE(Submit(1).ok());
+  core_.OnMessage(now_, kP1,
+                  handoff::Refused{{kLife, 1}, handoff::Attempt(1), handoff::Reason::kFull}, out_);
+  EXPECT_EQ(Prefills().size(), 1u);
+  EXPECT_EQ(core_.stats().queued, 1);
+  Usable(kP1, {"d1"});
+  ASSERT_EQ(Prefills().size(), 2u);
+  EXPECT_EQ(Prefills()[1].second.attempt, handoff::Attempt(2));
+}
+
+TEST_F(RouterCoreTest, TheOnlyWorkerOfAKindDiesAndANewOneRegisters) {
+  Connect(kP1, Role::kPrefill, "p1");
+  Connect(kD1, Role::kDecode, "d1");
+  Usable(kP1, {"d1"});
+  ASSERT_TRUE(Submit(1).ok());
+  core_.NodeLost(now_, kP1, handoff::Loss::kDied, out_);
+  EXPECT_EQ(core_.stats().queued, 1);
+  EXPECT_EQ(End(), nullptr);
+  Connect(NodeId(5), Role::kPrefill, "p1");
+  EXPECT_EQ(Prefills().size(), 1u);  // its pair has not been probed yet
+  Usable(NodeId(5), {"d1"});
+  EXPECT_EQ(Prefills().size(), 2u);
+}
+
+}  // namespace
+}  // namespace tandem::router
