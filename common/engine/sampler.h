@@ -13,7 +13,7 @@ namespace tandem::engine {
 
 // Greedy below temperature 1e-5; else, in vLLM's order: temperature (0.01 at least), min_p, top_k,
 // top_p, then one draw. The draw is Philox keyed by the seed at counter (position, purpose, index),
-// so each position has exactly one, whatever was drawn before. Equal logits rank by lower token id.
+// so each position has exactly one, whatever was drawn before. Equals rank by lower token id.
 // Sums run over fixed slices of the vocabulary in its order, with an exponential of our own: the
 // result is the same on every machine and in every numerics class that gives the same logits.
 //
