@@ -74,6 +74,7 @@ int Standalone(int rounds, const std::vector<std::string>& only, const UcxSettin
   };
   std::vector<std::unique_ptr<Method>> methods;
   if (wanted("memcpy")) methods.push_back(MakeMemcpy(memory->bytes()));
+  if (wanted("checksum")) methods.push_back(MakeChecksum(memory->bytes()));
   if (wanted("ucp-put")) methods.push_back(MakeRawPut(memory->bytes()));
   if (wanted("ucx-shm")) {
     methods.push_back(MakeTransfer(Transport::kUcxShm, memory->bytes(), {}));
@@ -98,7 +99,8 @@ int main(int argc, char** argv) {
   CLI::App* standalone = app.add_subcommand("standalone", "the transports alone (the default)");
   (void)standalone;
   app.add_option("--rounds", rounds, "times each method runs")->check(CLI::Range(1, 10000));
-  app.add_option("--only", only, "methods: memcpy ucp-put ucx-shm raw-tcp ucx-tcp")->delimiter(',');
+  app.add_option("--only", only, "methods: memcpy checksum ucp-put ucx-shm raw-tcp ucx-tcp")
+      ->delimiter(',');
   app.add_option("--ucx", ucx, "settings of UCX for ucx-tcp, NAME=VALUE")->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   tandem::transfer::UcxSettings settings;

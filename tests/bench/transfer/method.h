@@ -35,6 +35,7 @@ class Method {
 
 // Each is called before the process has threads: it forks its receiver. `memory` is the source's.
 std::unique_ptr<Method> MakeMemcpy(std::span<const std::byte> memory);
+std::unique_ptr<Method> MakeChecksum(std::span<const std::byte> memory);
 std::unique_ptr<Method> MakeTransfer(Transport transport, std::span<const std::byte> memory,
                                      UcxSettings settings);
 std::unique_ptr<Method> MakeRawPut(std::span<const std::byte> memory);
