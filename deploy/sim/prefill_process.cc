@@ -106,6 +106,10 @@ void PrefillProcess::ComputeLayer(const sequence::Batch& batch, std::int32_t lay
   for (const sequence::Slice& slice : batch.slices) {
     std::int32_t index = slice.first.value();
     for (TokenId token : slice.tokens) {
+      const auto block = static_cast<std::size_t>(index / arena_.block_size());
+      if (readers_.contains({layer, slice.block_table[block]})) {
+        Broken("a block was computed anew while a push still read it");
+      }
       const std::uint64_t before =
           index > 0 ? arena_.State(layer, slice.block_table, index - 1) : 0;
       arena_.State(layer, slice.block_table, index++) = NextState(before, token);
@@ -163,6 +167,7 @@ void PrefillProcess::RunPush(const prefill_node::Push& action) {
       part.blocks.push_back(kv::BlockId(span.sink.value() + i));
     }
   }
+  for (kv::BlockId block : sources) ++readers_[{part.layer, block}];
   const bool one_sided = sink.proof() == handoff::Proof::kWriter;
   if (one_sided) sink.WriteBegins(action.key, part.blocks);
   const Time done = world_.BulkArrival(id_, action.sink, action.bytes);
@@ -170,6 +175,7 @@ void PrefillProcess::RunPush(const prefill_node::Push& action) {
   world_.loop.At(done, [this, action, &sink, one_sided, sources = std::move(sources),
                         part = std::move(part)]() mutable {
     for (kv::BlockId block : sources) {
+      if (--readers_[{part.layer, block}] == 0) readers_.erase({part.layer, block});
       for (std::int32_t slot = 0; slot < arena_.block_size(); ++slot) {
         part.states.push_back(arena_.State(part.layer, block, slot));
       }

@@ -60,6 +60,8 @@ class PrefillProcess {
   std::vector<handoff::NodeId> peers_;
   std::map<handoff::PlacementKey, std::int32_t> writing_;  // pushes under way
   std::set<handoff::PlacementKey> aborting_;
+  std::map<std::pair<std::int32_t, kv::BlockId>, std::int32_t>
+      readers_;  // pushes of (layer, block)
 };
 
 }  // namespace tandem::sim
