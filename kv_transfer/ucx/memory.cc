@@ -1,9 +1,14 @@
 #include "kv_transfer/ucx/memory.h"
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "kv_transfer/host_memory.h"
 #include "kv_transfer/ucx/ucx_status.h"
@@ -60,6 +65,27 @@ Status CheckSharedMemoryRoom(const std::string& directory, ByteCount bytes) {
         static_cast<double>(bytes.value()) / kMiB, static_cast<double>(available.value()) / kMiB);
   }
   return OkStatus();
+}
+
+StatusOr<std::string> OwnDirectory(const std::string& parent) {
+  const std::string path = fmt::format("{}/tandem-{}", parent, ::geteuid());
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Unavailable("cannot make {}: {}", path, std::strerror(errno));
+  }
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) {
+    return Unavailable("cannot stat {}: {}", path, std::strerror(errno));
+  }
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
+    return FailedPrecondition("{} is not a directory of this user: remove it", path);
+  }
+  std::error_code error;
+  const auto minute_ago = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(1);
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const auto written = entry.last_write_time(error);
+    if (!error && written < minute_ago) std::filesystem::remove(entry.path(), error);
+  }
+  return path;
 }
 
 StatusOr<std::unique_ptr<RemoteMemory>> RemoteMemory::Map(ucp_ep_h endpoint, const std::string& key,

@@ -46,6 +46,11 @@ class SharedMemory {
 // Errors: ResourceExhausted with numbers and a remedy; Unavailable when it cannot be asked.
 Status CheckSharedMemoryRoom(const std::string& directory, ByteCount bytes);
 
+// `parent`/tandem-UID, made if need be: where this user's regions have their names while UCX
+// allocates them. Removes what processes killed in that moment left there a minute ago or earlier.
+// Errors: FailedPrecondition when it is not a directory of this user's own; Unavailable.
+StatusOr<std::string> OwnDirectory(const std::string& parent);
+
 // A sink's region, mapped into this process by its key.
 class RemoteMemory {
  public:

@@ -54,10 +54,11 @@ StatusOr<std::unique_ptr<Sink>> CreateShmSink(const SinkOptions& options, SinkEv
     total += spec.length.value() + static_cast<std::int64_t>(RegionHeader::kBytes);
   }
   TANDEM_RETURN_IF_ERROR(CheckSharedMemoryRoom(options.shm_directory, ByteCount(total)));
+  TANDEM_ASSIGN_OR_RETURN(const std::string directory, OwnDirectory(options.shm_directory));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker,
                           Worker::Create({.transport = Transport::kUcxShm,
                                           .net_device = {},
-                                          .shm_directory = options.shm_directory,
+                                          .shm_directory = directory,
                                           .settings = options.ucx_settings}));
   SinkDescriptor descriptor{.transport = Transport::kUcxShm,
                             .address = {},

@@ -8,12 +8,14 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/random.h"
 #include "kv_transfer/create.h"
+#include "kv_transfer/ucx/memory.h"
 #include "tests/integration/transfer/event_log.h"
 #include "tests/integration/transfer/peer.h"
 
@@ -217,7 +219,7 @@ TEST_P(TwoProcesses, AFloodingWriterDrainsOnAbort) {
 TEST_P(TwoProcesses, NothingIsLeftInSharedMemoryFiles) {
   const auto count = [] {
     std::size_t files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator("/dev/shm")) {
       files += entry.path().filename().string().find("ucx") != std::string::npos ? 1 : 0;
     }
     return files;
@@ -276,6 +278,26 @@ TEST(SharedMemoryRoom, MoreThanThereIsIsRefusedWithNumbersAndARemedy) {
       std::string(FromAbsl(sink.status().message())),
       ::testing::AllOf(::testing::HasSubstr("need 335544"), ::testing::HasSubstr("/dev/shm has"),
                        ::testing::HasSubstr("--shm-size")));
+}
+
+TEST(SharedMemoryRoom, WhatAKilledStartLeftIsRemovedAfterAMinute) {
+  const std::string parent = ::testing::TempDir() + "tandem_own_directory";
+  std::filesystem::create_directories(parent);
+  const auto directory = ucx::OwnDirectory(parent);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const std::filesystem::path old_file = *directory + "/old", new_file = *directory + "/new";
+  std::ofstream(old_file) << "left";
+  std::ofstream(new_file) << "being made";
+  std::filesystem::last_write_time(
+      old_file, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2));
+  EXPECT_EQ(*ucx::OwnDirectory(parent), *directory);
+  EXPECT_FALSE(std::filesystem::exists(old_file));
+  EXPECT_TRUE(std::filesystem::exists(new_file));
+  // Another's, or a link to elsewhere, is not used.
+  std::filesystem::remove_all(*directory);
+  std::filesystem::create_directory_symlink("/", *directory);
+  EXPECT_EQ(ucx::OwnDirectory(parent).status().code(), absl::StatusCode::kFailedPrecondition);
+  std::filesystem::remove_all(parent);
 }
 
 TEST(SharedMemoryRoom, ASmallFileSystemIsAskedBeforeAPageIsTouched) {
