@@ -12,19 +12,20 @@ namespace {
 
 namespace json = boost::json;
 
-// Ends a parse whose values would take too much memory.
+// Ends a parse whose values would take too much memory. Counts all that was ever allocated and
+// aligns everything alike: Boost.JSON 1.81 gives keys back with another size and alignment than it
+// took them with.
 class CappedResource final : public json::memory_resource {
  public:
   void* do_allocate(std::size_t size, std::size_t align) override {
-    if (size > kJsonMemoryMax - used_) throw std::bad_alloc();
-    void* bytes = ::operator new(size, std::align_val_t(align));
+    if (size > kJsonMemoryMax - used_ || align > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+      throw std::bad_alloc();
+    }
+    void* bytes = ::operator new(size);
     used_ += size;
     return bytes;
   }
-  void do_deallocate(void* bytes, std::size_t size, std::size_t align) override {
-    used_ -= size;
-    ::operator delete(bytes, size, std::align_val_t(align));
-  }
+  void do_deallocate(void* bytes, std::size_t, std::size_t) override { ::operator delete(bytes); }
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 
  private:
