@@ -152,6 +152,7 @@ class RouterServiceTest : public ::testing::Test {
       if (service_ != nullptr) service_->Disconnect();
       prefill_->Leave();
       decode_->Leave();
+      if (twin_ != nullptr) twin_->Leave();
     });
     io_.Stop();
   }
@@ -216,6 +217,7 @@ class RouterServiceTest : public ::testing::Test {
   net::Strand strand_{io_};
   std::unique_ptr<FakeNode> prefill_;
   std::unique_ptr<FakeNode> decode_;
+  std::unique_ptr<FakeNode> twin_;  // as the others, it outlives the I/O threads
   std::unique_ptr<RouterService> service_;
 };
 
@@ -321,18 +323,12 @@ TEST_F(RouterServiceTest, AnotherModelIsRefused) {
 }
 
 TEST_F(RouterServiceTest, OfTwoNodesWithOneNameTheLaterIsRefused) {
-  std::unique_ptr<FakeNode> twin;
-  OnStrand([&] { twin = std::make_unique<FakeNode>(io_, strand_, Role::kDecode, "d0", 13); });
-  StartService({twin->address()});
+  OnStrand([&] { twin_ = std::make_unique<FakeNode>(io_, strand_, Role::kDecode, "d0", 13); });
+  StartService({twin_->address()});
   std::string health;
   while (health.find("has the name 'd0' too") == std::string::npos) {
     OnStrand([&] { health = service_->HealthJson(); });
   }
-  OnStrand([&] {
-    service_->Disconnect();
-    twin->Leave();
-    twin.reset();
-  });
 }
 
 TEST_F(RouterServiceTest, StopWaitsForWhatRunsThenCancelsIt) {
