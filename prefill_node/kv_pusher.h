@@ -73,7 +73,13 @@ class KvPusher {
   std::size_t num_pending() const { return pending_.size() + aborting_.size(); }
 
  private:
-  struct Link;
+  struct Link {
+    handoff::Hello hello;
+    bool connected = false;  // by a control connection
+    transfer::LinkId id{0};
+    std::unique_ptr<transfer::SourceLink> data;  // null: not open, or failed
+    kv::BlockCount sink_blocks{0};
+  };
   struct Pending {  // a push or probe without an answer
     handoff::NodeId sink;
     // A push:

@@ -23,7 +23,7 @@
 #include "common/log/log.h"
 #include "kv_transfer/host_memory.h"
 #include "tests/bench/transfer/method.h"
-#include "tests/bench/transfer/node_process.h"
+#include "tests/integration/nodes/node_process.h"
 #include "tests/integration/nodes/test_router.h"
 
 namespace tandem::transfer::bench {
@@ -53,7 +53,7 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-StatusOr<std::unique_ptr<NodeProcess>> StartNode(const Flags& flags, const std::string& role) {
+StatusOr<std::unique_ptr<testing::NodeProcess>> StartNode(const Flags& flags, const std::string& role) {
   const bool decode = role == "decode";
   std::vector<std::string> command = Words(decode ? flags.decode_prefix : flags.prefill_prefix);
   for (const std::string& word :
@@ -68,7 +68,7 @@ StatusOr<std::unique_ptr<NodeProcess>> StartNode(const Flags& flags, const std::
     // The two ends of the pair carry one name, each in its own namespace.
     command.insert(command.end(), {"--kv-interface", flags.kv_interface});
   }
-  return NodeProcess::Start(std::move(command),
+  return testing::NodeProcess::Start(std::move(command),
                             fmt::format("/tmp/tandem-bench-{}-{}.port", ::getpid(), role));
 }
 

@@ -149,6 +149,28 @@ std::uint64_t TestRouter::Send(TokenIds prompt, const sequence::SamplingParams& 
   return number;
 }
 
+void TestRouter::HoldPlacements() {
+  absl::MutexLock lock(&mutex_);
+  hold_placements_ = true;
+}
+
+void TestRouter::AwaitAboveZero(const std::string& node, const std::string& metric) {
+  struct Wanted {
+    TestRouter* router;
+    const std::string& node;
+    const std::string& metric;
+  } wanted{this, node, metric};
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](Wanted* w) {
+        for (auto& [id, candidate] : w->router->nodes_) {
+          if (candidate.hello.name == w->node && candidate.metrics[w->metric] > 0) return true;
+        }
+        return false;
+      },
+      &wanted));
+}
+
 handoff::PhaseTimes TestRouter::AwaitTimes(std::uint64_t request) {
   absl::MutexLock lock(&mutex_);
   Request* target = &requests_[request];
@@ -249,7 +271,8 @@ void TestRouter::On(NodeId from, const handoff::Placed& m) {
   Request& request = Of(m.key.request);
   request.outcome.sink = m.sink;
   Reach(request, m.key.request.number, Phase::kPlaced);
-  if (!request.cancelled) peers_->Send(from, handoff::PlacementNoted{.key = m.key});
+  if (!request.cancelled && !hold_placements_)
+    peers_->Send(from, handoff::PlacementNoted{.key = m.key});
 }
 
 void TestRouter::On(NodeId, const handoff::FirstToken& m) {

@@ -55,6 +55,10 @@ class TestRouter {
   // Cancels everywhere as soon as the request has come to `phase` (at once when it has).
   void CancelAt(std::uint64_t request, Phase phase);
   Outcome Await(std::uint64_t request, Phase phase = Phase::kEnded);
+  // From now on placements are neither noted nor refused: hand-offs wait.
+  void HoldPlacements();
+  // Until a node has said so of one of its numbers.
+  void AwaitAboveZero(const std::string& node, const std::string& metric);
   // Waits for the TransferReport.
   handoff::PhaseTimes AwaitTimes(std::uint64_t request);
   // Until every connected node has said twice since this call that nothing is left to do. Returns
@@ -99,7 +103,7 @@ class TestRouter {
   absl::Mutex mutex_;
   std::map<std::uint64_t, Request> requests_ ABSL_GUARDED_BY(mutex_);
   std::map<handoff::NodeId, Node> nodes_ ABSL_GUARDED_BY(mutex_);
-  std::size_t wanted_nodes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool hold_placements_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   net::IoThreads io_{1};
   net::Strand strand_{io_};

@@ -10,7 +10,7 @@
 #include "common/base/status.h"
 #include "common/net/endpoint.h"
 
-namespace tandem::transfer::bench {
+namespace tandem::testing {
 
 class NodeProcess {
  public:
@@ -18,9 +18,10 @@ class NodeProcess {
   // it is ready. Errors: Unavailable with its exit status.
   static StatusOr<std::unique_ptr<NodeProcess>> Start(std::vector<std::string> command,
                                                       const std::string& port_file);
-  // SIGTERM, then waits.
+  // SIGCONT and SIGTERM, then waits.
   ~NodeProcess();
 
+  void Signal(int signal);
   const net::HostPort& address() const { return address_; }
 
  private:
@@ -31,4 +32,4 @@ class NodeProcess {
   net::HostPort address_;
 };
 
-}  // namespace tandem::transfer::bench
+}  // namespace tandem::testing

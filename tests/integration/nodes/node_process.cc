@@ -1,4 +1,4 @@
-#include "tests/bench/transfer/node_process.h"
+#include "tests/integration/nodes/node_process.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -12,7 +12,7 @@
 
 extern char** environ;
 
-namespace tandem::transfer::bench {
+namespace tandem::testing {
 
 StatusOr<std::unique_ptr<NodeProcess>> NodeProcess::Start(std::vector<std::string> command,
                                                           const std::string& port_file) {
@@ -41,12 +41,15 @@ StatusOr<std::unique_ptr<NodeProcess>> NodeProcess::Start(std::vector<std::strin
   return node;
 }
 
+void NodeProcess::Signal(int signal) { ::kill(pid_, signal); }
+
 NodeProcess::~NodeProcess() {
   if (pid_ > 0) {
-    ::kill(pid_, SIGTERM);
+    Signal(SIGTERM);
+    Signal(SIGCONT);
     ::waitpid(pid_, nullptr, 0);
   }
   ::unlink(port_file_.c_str());
 }
 
-}  // namespace tandem::transfer::bench
+}  // namespace tandem::testing
