@@ -9,7 +9,7 @@ namespace tandem::formats {
 namespace {
 
 constexpr std::size_t kMaxRank = 8;
-constexpr std::size_t kMaxNameBytes = 1024;
+constexpr std::size_t kMaxTensorNameBytes = 1024;
 
 using Text = boost::json::string_view;
 using Error = boost::json::error_code;
@@ -153,11 +153,11 @@ class HeaderHandler {
                                 file_, what, Quoted(text_)));
   }
   bool Append(Text part, Error& error) {
-    if (pending_.size() + part.size() > kMaxNameBytes) {
+    if (pending_.size() + part.size() > kMaxTensorNameBytes) {
       return Stop(error,
                   InvalidArgument("{}: a name in the header is longer than {} bytes; the file is "
                                   "damaged",
-                                  file_, kMaxNameBytes));
+                                  file_, kMaxTensorNameBytes));
     }
     pending_.append(part.data(), part.size());
     return true;

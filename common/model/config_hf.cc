@@ -18,16 +18,16 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array kKnown = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2,
+constexpr std::array kKnownJson = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2,
                                Architecture::kQwen3};
 
 std::string_view View(const json::string& s) { return {s.data(), s.size()}; }
 
 // Reads fields of one object; null counts as missing. The first error stays and later reads answer
 // fallbacks.
-class Reader {
+class JsonReader {
  public:
-  Reader(std::string name, const json::object& object) : name_(std::move(name)), object_(&object) {}
+  JsonReader(std::string name, const json::object& object) : name_(std::move(name)), object_(&object) {}
 
   const json::value* Find(std::string_view key) const {
     const json::value* value = object_->if_contains({key.data(), key.size()});
@@ -87,7 +87,7 @@ class Reader {
 };
 
 // Llama 3: long wavelengths are divided by factor, short ones kept, those between blended.
-void SetLlama3Divisors(Reader& rope, ModelConfig& config) {
+void SetLlama3Divisors(JsonReader& rope, ModelConfig& config) {
   const double factor = rope.FloatOr("factor", 0);
   const double low = rope.FloatOr("low_freq_factor", 1);
   const double high = rope.FloatOr("high_freq_factor", 4);
@@ -110,7 +110,7 @@ void SetLlama3Divisors(Reader& rope, ModelConfig& config) {
   }
 }
 
-void SetYarn(Reader& rope, ModelConfig& config) {
+void SetYarn(JsonReader& rope, ModelConfig& config) {
   RopeScaling& scaling = config.rope_scaling;
   scaling.type = RopeScalingType::kYarn;
   scaling.factor = rope.FloatOr("factor", 1);
@@ -128,13 +128,13 @@ void SetYarn(Reader& rope, ModelConfig& config) {
 }
 
 // Old files: rope_theta and rope_scaling; new ones: rope_parameters with the theta inside.
-Status ReadRope(Reader& reader, ModelConfig& config) {
+Status ReadRope(JsonReader& reader, ModelConfig& config) {
   config.rope_theta = reader.FloatOr("rope_theta", 10000.0);
   const json::object* object = reader.ObjectOrNull("rope_parameters");
   if (object == nullptr) object = reader.ObjectOrNull("rope_scaling");
   TANDEM_RETURN_IF_ERROR(reader.status());
   if (object == nullptr) return OkStatus();
-  Reader rope(reader.name() + ": rope scaling", *object);
+  JsonReader rope(reader.name() + ": rope scaling", *object);
   config.rope_theta = rope.FloatOr("rope_theta", config.rope_theta);
   const std::string type = rope.StringOr("rope_type", rope.StringOr("type", "default"));
   if (rope.FloatOr("partial_rotary_factor", 1) != 1) {
@@ -160,7 +160,7 @@ Status ReadRope(Reader& reader, ModelConfig& config) {
 
 // Which layers see only a window: Mistral all; Qwen those from max_window_layers on, or those that
 // layer_types names.
-void ReadWindows(Reader& reader, ModelConfig& config) {
+void ReadWindows(JsonReader& reader, ModelConfig& config) {
   config.windows.assign(static_cast<std::size_t>(config.num_layers), 0);
   const bool qwen =
       config.architecture == Architecture::kQwen2 || config.architecture == Architecture::kQwen3;
@@ -206,7 +206,7 @@ Status AddEosIds(const std::string& name, const json::value& object, ModelConfig
   return OkStatus();
 }
 
-Status RefuseVariants(Reader& reader) {
+Status RefuseVariants(JsonReader& reader) {
   if (reader.Has("quantization_config")) {
     return Unimplemented("{}: quantised safetensors are not supported; use F32, F16 or BF16",
                          reader.name());
@@ -222,7 +222,7 @@ Status RefuseVariants(Reader& reader) {
   return OkStatus();
 }
 
-void ReadShape(Reader& reader, ModelConfig& config) {
+void ReadShape(JsonReader& reader, ModelConfig& config) {
   const Architecture architecture = config.architecture;
   config.num_layers = reader.Int("num_hidden_layers");
   config.hidden_size = reader.Int("hidden_size");
@@ -249,11 +249,11 @@ void ReadShape(Reader& reader, ModelConfig& config) {
 StatusOr<ModelConfig> ConfigFromHf(const std::string& name, const json::value& config_json,
                                    const json::value& generation) {
   if (!config_json.is_object()) return InvalidArgument("{}: is no JSON object", name);
-  Reader reader(name, config_json.get_object());
+  JsonReader reader(name, config_json.get_object());
   ModelConfig config;
   const std::string type = reader.StringOr("model_type", "");
   TANDEM_RETURN_IF_ERROR(reader.status());
-  TANDEM_ASSIGN_OR_RETURN(config.architecture, FindArchitecture(type, kKnown, name));
+  TANDEM_ASSIGN_OR_RETURN(config.architecture, FindArchitecture(type, kKnownJson, name));
   TANDEM_RETURN_IF_ERROR(RefuseVariants(reader));
   ReadShape(reader, config);
   TANDEM_RETURN_IF_ERROR(reader.status());

@@ -30,8 +30,6 @@ struct TableRow {
   NumericsClass numerics;
 };
 constexpr std::array kTable = {
-    TableRow{CpuVendor::kIntel, NumericsClass::kAvx512Vnni},
-    TableRow{CpuVendor::kAmd, NumericsClass::kAvx512Vnni},
     TableRow{std::nullopt, NumericsClass::kAvx512},
     TableRow{std::nullopt, NumericsClass::kAvx2},
     TableRow{std::nullopt, NumericsClass::kScalarF32},

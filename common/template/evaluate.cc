@@ -9,7 +9,6 @@
 namespace tandem::chat_template {
 namespace {
 
-constexpr int kMaxDepth = 700;
 constexpr std::int64_t kMaxRange = 100'000;  // as Jinja's sandbox has it
 
 }  // namespace

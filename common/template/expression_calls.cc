@@ -13,11 +13,6 @@ constexpr std::array<std::string_view, 9> kLoopAttributes = {
 constexpr std::array<std::string_view, 8> kRefusedFunctions = {
     "dict", "lipsum", "cycler", "joiner", "strftime_now", "super", "caller", "self"};
 
-template <std::size_t N>
-bool Contains(const std::array<std::string_view, N>& all, std::string_view name) {
-  return std::find(all.begin(), all.end(), name) != all.end();
-}
-
 }  // namespace
 
 StatusOr<ExprPtr> ExpressionParser::Postfix(ExprPtr subject) {

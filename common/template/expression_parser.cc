@@ -7,18 +7,13 @@
 namespace tandem::chat_template {
 namespace {
 
-constexpr int kMaxDepth = 200;  // of an expression's tree
+constexpr int kMaxTreeDepth = 200;  // of an expression's tree
 constexpr int kMaxNesting = 60;
 
 // Names with a meaning of their own in Jinja that this subset lacks.
 constexpr std::array<std::string_view, 13> kRefusedNames = {
     "self",   "super",  "caller",       "varargs",         "kwargs", "dict",     "lipsum",
     "cycler", "joiner", "strftime_now", "raise_exception", "range",  "namespace"};
-
-template <std::size_t N>
-bool Contains(const std::array<std::string_view, N>& all, std::string_view name) {
-  return std::find(all.begin(), all.end(), name) != all.end();
-}
 
 // Counts open recursions, so that the parser's own stack is bounded.
 class Nested {
@@ -88,8 +83,8 @@ StatusOr<ExprPtr> ExpressionParser::Make(Expr expr) const {
   for (const ExprPtr& arg : expr.args) {
     if (arg != nullptr) expr.depth = std::max(expr.depth, arg->depth + 1);
   }
-  if (expr.depth > kMaxDepth) {
-    return Error(fmt::format("expression deeper than {}", kMaxDepth), expr.line);
+  if (expr.depth > kMaxTreeDepth) {
+    return Error(fmt::format("expression deeper than {}", kMaxTreeDepth), expr.line);
   }
   return std::make_unique<const Expr>(std::move(expr));
 }

@@ -1,6 +1,8 @@
 // Jinja's expressions, by recursive descent. Source: Jinja2's parser.py, for precedence.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -12,6 +14,11 @@
 #include "common/template/lexer.h"
 
 namespace tandem::chat_template {
+
+template <std::size_t N>
+bool Contains(const std::array<std::string_view, N>& all, std::string_view name) {
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
 
 class ExpressionParser {
  public:

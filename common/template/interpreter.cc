@@ -7,7 +7,6 @@
 namespace tandem::chat_template {
 namespace {
 
-constexpr int kMaxDepth = 700;  // of statements, expressions and macros within one another
 
 }  // namespace
 

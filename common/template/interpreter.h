@@ -15,6 +15,9 @@
 
 namespace tandem::chat_template {
 
+// Of statements, expressions and macros within one another, while they run.
+inline constexpr int kMaxDepth = 700;
+
 // Scopes are Jinja's: each turn of a loop has its own, `if` has none, a macro sees its own and the
 // template's. Not thread-safe.
 class Interpreter {

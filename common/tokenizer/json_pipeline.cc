@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "common/tokenizer/pre_tokenizers.h"
+#include "common/tokenizer/vocabulary.h"
 
 namespace tandem::tokenizer {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 constexpr int kMaxDepth = 16;
 
 std::string_view ToView(const json::string& s) { return {s.data(), s.size()}; }

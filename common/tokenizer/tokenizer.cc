@@ -13,7 +13,6 @@
 namespace tandem::tokenizer {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t kMaxSteps = 32;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 

@@ -11,7 +11,6 @@
 namespace tandem::tokenizer {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t kMaxScoredBytes =
     512;  // splitting a longer token everywhere would cost too much
 constexpr std::size_t kMaxVocabulary = 16'000'000;

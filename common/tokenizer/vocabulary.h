@@ -18,6 +18,9 @@
 
 namespace tandem::tokenizer {
 
+// What SPM vocabularies write for a space: U+2581.
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+
 // Immutable once built.
 //
 // Special tokens never result from a merge: their merges, if a file has any, are left out.

@@ -18,11 +18,11 @@ constexpr CpuFeatures kZen4{.vendor = CpuVendor::kAmd,
                             .avx512_vnni = true,
                             .avx512_bf16 = true};
 
-TEST(NumericsClassTest, TheTableTakesTheFastestThatIsSupported) {
+TEST(NumericsClassTest, TheTableTakesTheFastestWithFloatActivations) {
   EXPECT_EQ(*ChooseClass("", kBaseline), NumericsClass::kScalarF32);
   EXPECT_EQ(*ChooseClass("", kHaswell), NumericsClass::kAvx2);
   EXPECT_EQ(*ChooseClass("", kSkylakeX), NumericsClass::kAvx512);
-  EXPECT_EQ(*ChooseClass("", kZen4), NumericsClass::kAvx512Vnni);
+  EXPECT_EQ(*ChooseClass("", kZen4), NumericsClass::kAvx512);
 }
 
 TEST(NumericsClassTest, AForcedClassIsTakenOrRefusedWithThoseThatWork) {
