@@ -7,14 +7,6 @@
 #include <utility>
 
 namespace tandem::transfer {
-namespace {
-
-bool Inside(std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
-  return length <= bytes && offset <= bytes - length;
-}
-
-}  // namespace
-
 Landing::Landing(std::vector<Region> regions, std::size_t max_tickets)
     : regions_(std::move(regions)), max_tickets_(max_tickets) {}
 

@@ -9,10 +9,6 @@ namespace tandem::transfer {
 namespace {
 
 // [offset, offset + length) inside [0, bytes), without overflow.
-bool Inside(std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
-  return length <= bytes && offset <= bytes - length;
-}
-
 bool Continues(const Write& a, const Write& b) {
   return a.region == b.region && a.source_offset + a.length == b.source_offset &&
          a.sink_offset + a.length == b.sink_offset;

@@ -34,6 +34,11 @@
 
 namespace tandem::transfer {
 
+// Whether [offset, offset + length) lies in [0, bytes); sums that overflow do not.
+inline bool Inside(std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
+  return length <= bytes && offset <= bytes - length;
+}
+
 enum class Transport : std::uint8_t { kLoopback = 1, kUcxShm = 2, kUcxTcp = 3 };
 std::string_view ToString(Transport transport);  // "loopback", "ucx-shm", "ucx-tcp"
 StatusOr<Transport> ParseTransport(std::string_view name);
