@@ -43,7 +43,8 @@ def wait_until(condition, what):
 
 
 def shared_memory_files():
-    return set(os.listdir("/dev/shm"))
+    """All files of shared memory; the empty folder tandem-UID stays."""
+    return {os.path.join(folder, name) for folder, _, names in os.walk("/dev/shm") for name in names}
 
 
 class Cluster:
