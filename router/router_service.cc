@@ -15,11 +15,11 @@ namespace {
 
 constexpr Duration kPingLimit = std::chrono::milliseconds(500);  // two nodes with one name
 
+}  // namespace
+
 std::string_view RoleName(handoff::Role role) {
   return role == handoff::Role::kPrefill ? "prefill" : "decode";
 }
-
-}  // namespace
 
 RouterService::RouterService(net::IoThreads& io, const net::Strand& strand, Options options)
     : io_(io),

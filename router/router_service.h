@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,6 +24,9 @@
 #include "router/node_link.h"
 
 namespace tandem::router {
+
+// Of a node, for people: "prefill" or "decode".
+std::string_view RoleName(handoff::Role role);
 
 class RouterService : public GenerationBackend {
  public:

@@ -12,10 +12,6 @@
 namespace tandem::router {
 namespace {
 
-std::string_view RoleName(handoff::Role role) {
-  return role == handoff::Role::kPrefill ? "prefill" : "decode";
-}
-
 void AddMetric(std::string& out, std::string_view name, std::string_view kind,
                std::string_view help, std::int64_t value) {
   fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n{} {}\n", name, help, name,
