@@ -14,6 +14,7 @@ BatchImage::BatchImage(const Limits& limits)
   slices_.reserve(slices);
   sample_rows_.reserve(slices);
   sample_slices_.reserve(slices);
+  sample_kv_slices_.reserve(slices);
 }
 
 void BatchImage::Clear() {
@@ -22,6 +23,7 @@ void BatchImage::Clear() {
   slices_.clear();
   sample_rows_.clear();
   sample_slices_.clear();
+  sample_kv_slices_.clear();
 }
 
 Status BatchImage::CheckSlice(const sequence::Slice& slice, std::size_t index) const {
@@ -59,6 +61,8 @@ void BatchImage::Append(const sequence::Slice& slice) {
     table[i] = slice.block_table[static_cast<std::size_t>(i)].value();
   }
   if (slice.sample != nullptr) {
+    const auto sample = static_cast<std::int64_t>(sample_kv_slices_.size());
+    sample_kv_slices_.push_back({sample, 1, first + count - 1, table});
     sample_rows_.push_back(static_cast<std::int32_t>(num_rows() + count - 1));
     sample_slices_.push_back(static_cast<std::int32_t>(slices_.size()));
   }

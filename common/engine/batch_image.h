@@ -37,6 +37,8 @@ class BatchImage {
   // Rows whose logits are wanted, and which slices they belong to; both in the batch's order.
   std::span<const std::int32_t> sample_rows() const { return sample_rows_; }
   std::span<const std::int32_t> sample_slices() const { return sample_slices_; }
+  // Those rows as slices of one token: row i of a buffer that holds them alone.
+  std::span<const ops::KvSlice> sample_kv_slices() const { return sample_kv_slices_; }
 
  private:
   Status CheckSlice(const sequence::Slice& slice, std::size_t index) const;
@@ -51,6 +53,7 @@ class BatchImage {
   std::vector<std::int32_t> tables_;  // [max_slices, table_stride_]
   std::vector<std::int32_t> sample_rows_;
   std::vector<std::int32_t> sample_slices_;
+  std::vector<ops::KvSlice> sample_kv_slices_;
 };
 
 }  // namespace tandem::engine

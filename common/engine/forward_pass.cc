@@ -25,6 +25,9 @@ struct ForwardPass::Step {
   const BatchImage& image;
   ops::Share share;
   std::int64_t rows;
+  std::span<const ops::KvSlice> slices;  // over these rows
+  float* hidden;                         // [rows, hidden]
+  float* q;                              // [rows, num_heads, head_dim]
 };
 
 StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const model::Model& model,
@@ -62,6 +65,7 @@ Status ForwardPass::Reserve(const Limits& limits) {
       {&gate_, limits.max_rows * inner},
       {&up_, limits.max_rows * inner},
       {&sampled_, limits.max_sampled * hidden},
+      {&sampled_q_, limits.max_sampled * heads},
       {&logits_, limits.max_sampled * config_.vocab_size}};
   for (const auto& [buffer, floats] : buffers) {
     TANDEM_ASSIGN_OR_RETURN(
@@ -72,12 +76,12 @@ Status ForwardPass::Reserve(const Limits& limits) {
 
 void ForwardPass::Run(const BatchImage& image, StepObserver* observer) {
   pool_.Run([&](int thread_idx, int num_threads) {
-    const Step step{image, {thread_idx, num_threads}, image.num_rows()};
-    ops::EmbedRows(model_.weights().embedding, image.ids(), hidden_.As<float>(), step.share);
+    const Step step{image,          {thread_idx, num_threads}, image.num_rows(),
+                    image.slices(), hidden_.As<float>(),       q_.As<float>()};
+    ops::EmbedRows(model_.weights().embedding, image.ids(), step.hidden, step.share);
     for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
       RunLayer(step, layer, observer);
     }
-    if (!image.sample_rows().empty()) ComputeLogits(step);
   });
 }
 
@@ -87,8 +91,37 @@ void ForwardPass::RunLayer(const Step& step, std::int32_t layer, StepObserver* o
   ComputeKeysAndValues(step, weights, kv);
   pool_.Barrier();
   if (step.share.index == 0 && observer != nullptr) observer->LayerComputed(kv::Layer(layer));
-  Attend(step, weights, kv, config_.windows[static_cast<std::size_t>(layer)]);
-  FeedForward(step, weights);
+  const std::int32_t window = config_.windows[static_cast<std::size_t>(layer)];
+  if (layer + 1 < config_.num_layers) {
+    Attend(step, weights, kv, window);
+    FeedForward(step, weights);
+  } else if (!step.image.sample_rows().empty()) {
+    const Step sampled = GatherSampled(step);
+    pool_.Barrier();
+    Attend(sampled, weights, kv, window);
+    FeedForward(sampled, weights);
+    ComputeLogits(sampled);
+  }
+}
+
+ForwardPass::Step ForwardPass::GatherSampled(const Step& step) {
+  const std::span<const std::int32_t> rows = step.image.sample_rows();
+  const Step sampled{step.image,
+                     step.share,
+                     static_cast<std::int64_t>(rows.size()),
+                     step.image.sample_kv_slices(),
+                     sampled_.As<float>(),
+                     sampled_q_.As<float>()};
+  const auto copy = [&](const float* from, float* to, std::int64_t width, std::int64_t i) {
+    std::memcpy(to + i * width, from + rows[static_cast<std::size_t>(i)] * width,
+                static_cast<std::size_t>(width) * sizeof(float));
+  };
+  const ops::Range mine = step.share.Of(sampled.rows);
+  for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+    copy(step.hidden, sampled.hidden, config_.hidden_size, i);
+    copy(step.q, sampled.q, std::int64_t{config_.num_heads} * config_.head_dim, i);
+  }
+  return sampled;
 }
 
 void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
@@ -96,16 +129,15 @@ void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeigh
   const std::int64_t head_dim = config_.head_dim;
   const std::int64_t q_stride = config_.num_heads * head_dim;
   const std::int64_t kv_stride = config_.num_kv_heads * head_dim;
-  float* q = q_.As<float>();
+  float* q = step.q;
   float* k = k_.As<float>();
   float* v = v_.As<float>();
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
   // Cut by rows like the operator that wrote hidden_ in the embedding; behind a barrier elsewhere.
-  ops::RmsNorm(ops_,
-               {.x = hidden_.As<float>(),
-                .weight = weights.attention_norm.data(),
-                .eps = config_.rms_norm_eps},
-               x, step.share);
+  ops::RmsNorm(
+      ops_,
+      {.x = step.hidden, .weight = weights.attention_norm.data(), .eps = config_.rms_norm_eps}, x,
+      step.share);
   pool_.Barrier();
   ops::Matmul(ops_, weights.q, x, {.y = q, .bias = OrNull(weights.q_bias)}, step.share);
   ops::Matmul(ops_, weights.k, x, {.y = k, .bias = OrNull(weights.k_bias)}, step.share);
@@ -143,8 +175,8 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
                          const ops::PagedKv& kv, std::int32_t window) {
   const std::int64_t stride = std::int64_t{config_.num_heads} * config_.head_dim;
   const ops::ActivationView x = activations_.View(step.rows, stride);
-  ops::Attention(ops_, kv, step.image.slices(),
-                 {.q = q_.As<float>(),
+  ops::Attention(ops_, kv, step.slices,
+                 {.q = step.q,
                   .q_stride = stride,
                   .out = x.x,
                   .out_stride = stride,
@@ -158,17 +190,15 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
     pool_.Barrier();
   }
   ops::Matmul(ops_, weights.o, x,
-              {.y = hidden_.As<float>(), .bias = OrNull(weights.o_bias), .accumulate = true},
-              step.share);
+              {.y = step.hidden, .bias = OrNull(weights.o_bias), .accumulate = true}, step.share);
   pool_.Barrier();
 }
 
 void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weights) {
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  ops::RmsNorm(
-      ops_,
-      {.x = hidden_.As<float>(), .weight = weights.mlp_norm.data(), .eps = config_.rms_norm_eps}, x,
-      step.share);
+  ops::RmsNorm(ops_,
+               {.x = step.hidden, .weight = weights.mlp_norm.data(), .eps = config_.rms_norm_eps},
+               x, step.share);
   pool_.Barrier();
   float* gate = gate_.As<float>();
   float* up = up_.As<float>();
@@ -179,27 +209,17 @@ void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weigh
   ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, step.share);
   pool_.Barrier();
   ops::Matmul(ops_, weights.down, inner,
-              {.y = hidden_.As<float>(), .bias = OrNull(weights.down_bias), .accumulate = true},
+              {.y = step.hidden, .bias = OrNull(weights.down_bias), .accumulate = true},
               step.share);
   pool_.Barrier();
 }
 
 void ForwardPass::ComputeLogits(const Step& step) {
-  const std::span<const std::int32_t> rows = step.image.sample_rows();
-  const std::int64_t hidden = config_.hidden_size;
-  const auto count = static_cast<std::int64_t>(rows.size());
-  const ops::Range mine = step.share.Of(count);
-  for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-    std::memcpy(sampled_.As<float>() + i * hidden,
-                hidden_.As<float>() + rows[static_cast<std::size_t>(i)] * hidden,
-                static_cast<std::size_t>(hidden) * sizeof(float));
-  }
-  const ops::ActivationView x = activations_.View(count, hidden);
-  ops::RmsNorm(ops_,
-               {.x = sampled_.As<float>(),
-                .weight = model_.weights().final_norm.data(),
-                .eps = config_.rms_norm_eps},
-               x, step.share);
+  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  ops::RmsNorm(
+      ops_,
+      {.x = step.hidden, .weight = model_.weights().final_norm.data(), .eps = config_.rms_norm_eps},
+      x, step.share);
   pool_.Barrier();
   ops::Matmul(ops_, model_.weights().head, x, {.y = logits_.As<float>()}, step.share);
 }

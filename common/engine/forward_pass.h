@@ -50,6 +50,9 @@ class ForwardPass {
   Status Reserve(const Limits& limits);
 
   void RunLayer(const Step& step, std::int32_t layer, StepObserver* observer);
+  // Copies the rows that are sampled next to one another: all that is left to compute once the last
+  // layer's keys and values are stored.
+  Step GatherSampled(const Step& step);
   void ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
                             const ops::PagedKv& kv);
   void Attend(const Step& step, const model::LayerWeights& weights, const ops::PagedKv& kv,
@@ -71,7 +74,8 @@ class ForwardPass {
   ops::AlignedBuffer v_;          // the same
   ops::AlignedBuffer gate_;       // [max_rows, intermediate] f32
   ops::AlignedBuffer up_;         // the same
-  ops::AlignedBuffer sampled_;    // [max_sampled, hidden] f32
+  ops::AlignedBuffer sampled_;    // [max_sampled, hidden] f32: hidden_'s sampled rows
+  ops::AlignedBuffer sampled_q_;  // [max_sampled, num_heads, head_dim] f32: q_'s
   ops::AlignedBuffer logits_;     // [max_sampled, vocab] f32
 };
 
