@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -10,6 +11,12 @@ import unittest
 import openai
 
 from tandem_cluster import BUILD, ROOT, Cluster, generated_model, shared_memory_files, smollm2, wait_until
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 class Stopping(unittest.TestCase):
@@ -140,7 +147,7 @@ class Quickstart(unittest.TestCase):
         before = shared_memory_files()
         with tempfile.TemporaryDirectory() as state:
             done = subprocess.run(
-                [os.path.join(ROOT, "deploy", "quickstart"), "--once", "--port", "18765", "--prompt",
+                [os.path.join(ROOT, "deploy", "quickstart"), "--once", "--port", free_port(), "--prompt",
                  "What is the capital of France?", "--", "--state-folder", state],
                 text=True, capture_output=True, timeout=600)
         self.assertEqual(done.returncode, 0, done)
