@@ -29,6 +29,10 @@ for ns in $p $d; do
   ip -n $ns link set kv0 up
   tc -n $ns qdisc add dev kv0 root tbf rate "$rate" burst 256kb latency 50ms
 done
+# UCX offers a device only once its carrier is up.
+for ns in $p $d; do
+  until ip -n $ns link show kv0 | grep -q 'state UP'; do sleep 0.05; done
+done
 # The router stands beside the prefill node.
 ip netns exec $p "$bench" --transport ucx-tcp --kv-interface kv0 \
   --decode-prefix "ip netns exec $d" --decode-host 10.77.0.2 --prefill-host 10.77.0.1 "$@"
