@@ -44,12 +44,6 @@ Histogram& Registry::AddHistogram(const std::string& name, const std::string& he
       .Add(labels, bounds);
 }
 
-void Registry::RemoveGauge(const std::string& name, const Labels& labels) {
-  std::lock_guard lock(state_->mutex);
-  auto it = state_->gauges.find(name);
-  if (it != state_->gauges.end()) it->second->Remove(&it->second->Add(labels));
-}
-
 std::string Registry::Text() const {
   return prometheus::TextSerializer().Serialize(state_->registry.Collect());
 }

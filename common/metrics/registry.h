@@ -38,9 +38,6 @@ class Registry {
   Histogram& AddHistogram(const std::string& name, const std::string& help,
                           const std::vector<double>& bounds, const Labels& labels = {});
 
-  // Removes a gauge whose subject is gone (a node that left).
-  void RemoveGauge(const std::string& name, const Labels& labels);
-
   // The text exposition format, version 0.0.4.
   std::string Text() const;
 

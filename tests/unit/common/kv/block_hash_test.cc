@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "common/kv/block_table.h"
 #include "common/kv/layout_map.h"
 #include "common/kv/span.h"
 
@@ -65,14 +64,6 @@ TEST(Spans, MergeNeighboursOnBothSidesOnly) {
                                    {BlockId(7), BlockId(9), BlockCount(1)}}));
   EXPECT_EQ(MergeRuns(b({4, 5, 3})),
             (std::vector<BlockRun>{{BlockId(4), BlockCount(2)}, {BlockId(3), BlockCount(1)}}));
-}
-
-TEST(BlockTable, CountsWhatItLacks) {
-  BlockTable table(16);
-  table.mutable_blocks() = {BlockId(1), BlockId(4)};
-  EXPECT_EQ(table.capacity(), TokenCount(32));
-  EXPECT_EQ(table.Lacks(TokenCount(33)), BlockCount(1));
-  EXPECT_EQ(table.Lacks(TokenCount(1)), BlockCount(0));
 }
 
 TEST(LayoutMap, MapsEqualLayoutsAndNamesWhatDiffers) {

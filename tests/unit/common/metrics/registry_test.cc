@@ -7,7 +7,6 @@ namespace tandem::metrics {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(Registry, WritesPrometheusText) {
   Registry registry;
@@ -29,15 +28,6 @@ TEST(Registry, SameNameAndLabelsIsOneMetric) {
   Counter& b = registry.AddCounter("tandem_test_total", "T.", {{"node", "b"}});
   EXPECT_EQ(&a, &again);
   EXPECT_NE(&a, &b);
-}
-
-TEST(Registry, RemovedGaugeIsGoneFromTheText) {
-  Registry registry;
-  registry.AddGauge("tandem_test_blocks", "Blocks.", {{"node", "left"}}).Set(1);
-  registry.AddGauge("tandem_test_blocks", "Blocks.", {{"node", "stays"}}).Set(2);
-  registry.RemoveGauge("tandem_test_blocks", {{"node", "left"}});
-  EXPECT_THAT(registry.Text(), Not(HasSubstr("left")));
-  EXPECT_THAT(registry.Text(), HasSubstr("stays"));
 }
 
 }  // namespace
