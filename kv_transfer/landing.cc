@@ -43,7 +43,7 @@ Status Landing::Expect(const Ticket& ticket, std::span<const SinkRange> ranges) 
   }
   if (!sorted.empty()) sorted.resize(kept + 1);
 
-  absl::MutexLock lock(&mutex_);
+  WriterLock lock(mutex_);
   auto& slot = expected_[ticket];
   if (slot == nullptr && expected_.size() > max_tickets_) {
     expected_.erase(ticket);
@@ -55,12 +55,12 @@ Status Landing::Expect(const Ticket& ticket, std::span<const SinkRange> ranges) 
 }
 
 void Landing::Forget(const Ticket& ticket) {
-  absl::MutexLock lock(&mutex_);
+  WriterLock lock(mutex_);
   expected_.erase(ticket);
 }
 
 ByteCount Landing::Received(const Ticket& ticket) const {
-  absl::ReaderMutexLock lock(&mutex_);
+  ReaderLock lock(mutex_);
   const auto found = expected_.find(ticket);
   return ByteCount(found == expected_.end() ? 0 : found->second->received.load());
 }
@@ -101,7 +101,7 @@ Status Landing::Allowed(const Ticket& ticket, std::span<const SinkRange> ranges,
 
 Status Landing::Take(const Ticket& ticket, std::span<const SinkRange> ranges,
                      std::span<const std::byte> data) {
-  absl::ReaderMutexLock lock(&mutex_);
+  ReaderLock lock(mutex_);
   const Status allowed = Allowed(ticket, ranges, data.size());
   const auto bytes = static_cast<std::int64_t>(data.size());
   if (!allowed.ok()) {

@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/transfer.h"
 
 namespace tandem::transfer {
@@ -48,7 +48,7 @@ class Landing {
 
   const std::vector<Region> regions_;
   const std::size_t max_tickets_;
-  mutable absl::Mutex mutex_;  // held shared while copying
+  mutable SharedMutex mutex_;  // held shared while copying
   absl::flat_hash_map<Ticket, std::unique_ptr<Expected>> expected_ ABSL_GUARDED_BY(mutex_);
   std::atomic<std::int64_t> received_{0};
   std::atomic<std::int64_t> dropped_{0};

@@ -60,7 +60,7 @@ Status LinkQueue::Put(const Ticket& ticket, std::span<const Write> writes) {
     bytes += write.length;
   }
   Entry entry{ticket, Merged(writes), 0, Cookie(0)};
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (entry.writes.empty()) return OkStatus();
   if (queued_writes_ + entry.writes.size() > limits_.max_writes) {
@@ -74,7 +74,7 @@ Status LinkQueue::Put(const Ticket& ticket, std::span<const Write> writes) {
 }
 
 Status LinkQueue::Fence(const Ticket& ticket, Cookie cookie) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   // Fences have room of their own beside the writes, so that a full queue can still be fenced.
   if (queued_writes_ >= 2 * limits_.max_writes) {
@@ -86,7 +86,7 @@ Status LinkQueue::Fence(const Ticket& ticket, Cookie cookie) {
 }
 
 bool LinkQueue::Abort(const Ticket& ticket) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   if (!failure_.ok()) return false;
   for (const Entry& entry : entries_) {
     if (entry.ticket != ticket) continue;
@@ -101,14 +101,14 @@ bool LinkQueue::Abort(const Ticket& ticket) {
 }
 
 LinkStats LinkQueue::stats() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   return {ByteCount(static_cast<std::int64_t>(written_bytes_)),
           ByteCount(static_cast<std::int64_t>(queued_bytes_))};
 }
 
 LinkQueue::Popped LinkQueue::Pop(const Budget& budget, Item& out) {
   TANDEM_CHECK(budget.bytes > 0 && budget.writes > 0);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   if (entries_.empty()) return Popped::kNothing;
   Entry& entry = entries_.front();
   out.ticket = entry.ticket;
@@ -143,18 +143,18 @@ LinkQueue::Popped LinkQueue::Pop(const Budget& budget, Item& out) {
 }
 
 void LinkQueue::TakeAborts(std::vector<Ticket>& out) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   out.insert(out.end(), aborts_.begin(), aborts_.end());
   aborts_.clear();
 }
 
 void LinkQueue::AddWritten(std::uint64_t bytes) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   written_bytes_ += bytes;
 }
 
 void LinkQueue::Fail(const Status& reason) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   if (!failure_.ok()) return;
   failure_ = reason;
   entries_.clear();

@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/transfer.h"
 
 namespace tandem::transfer {
@@ -63,7 +63,7 @@ class LinkQueue {
 
   const Limits limits_;
   absl::flat_hash_map<std::uint32_t, std::uint64_t> region_bytes_;  // constant after construction
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::size_t queued_writes_ ABSL_GUARDED_BY(mutex_) = 0;  // fences count as one
   std::uint64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

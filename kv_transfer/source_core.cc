@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
 #include "common/log/log.h"
 
 namespace tandem::transfer {
@@ -35,7 +34,7 @@ struct SourceCore::Link final : LinkEvents {
   const Transport transport;
   const SourceEventFn& on_event;
   LinkQueue queue;
-  absl::Notification closed;
+  Notification closed;
   // The completion thread's.
   std::unique_ptr<LinkDriver> driver;  // null: failed or closed
   std::vector<PendingAbort> aborts;
@@ -92,7 +91,7 @@ StatusOr<std::unique_ptr<SourceLink>> SourceCore::Connect(LinkId id, const SinkD
   const LinkQueue::Limits limits{options_.memory.size(), options_.max_queued_writes};
   auto link = std::make_shared<Link>(id, on_event_, limits, sink, std::move(driver));
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     opening_.push_back(link);
   }
   thread_.Wake();
@@ -102,7 +101,7 @@ StatusOr<std::unique_ptr<SourceLink>> SourceCore::Connect(LinkId id, const SinkD
 void SourceCore::Close(const std::shared_ptr<Link>& link) {
   link->queue.Fail(Cancelled("the link was closed"));
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     closing_.push_back(link);
   }
   thread_.Wake();
@@ -112,7 +111,7 @@ void SourceCore::Close(const std::shared_ptr<Link>& link) {
 bool SourceCore::Step() {
   std::vector<std::shared_ptr<Link>> closing;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     links_.insert(links_.end(), opening_.begin(), opening_.end());
     opening_.clear();
     closing.swap(closing_);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/completion_thread.h"
 #include "kv_transfer/create.h"
 #include "kv_transfer/link_driver.h"
@@ -48,7 +48,7 @@ class SourceCore final : public Source {
   const SourceEventFn on_event_;
   const std::shared_ptr<void> keep_alive_;
   const MakeDriver make_driver_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<std::shared_ptr<Link>> opening_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Link>> closing_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Link>> links_;  // the completion thread's

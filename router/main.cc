@@ -8,8 +8,7 @@
 #include <fstream>
 #include <random>
 
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/config/program_options.h"
 #include "common/log/log.h"
 #include "common/metrics/registry.h"
@@ -80,7 +79,7 @@ net::HttpServerOptions ServerOptions(const RouterFlags& flags) {
 // Runs `f` on the strand and waits for it.
 template <typename F>
 void OnStrand(const net::Strand& strand, F f) {
-  absl::Notification done;
+  Notification done;
   strand.Post([&] {
     f();
     done.Notify();
@@ -123,8 +122,8 @@ Status Serve(const RouterFlags& flags) {
                             handler, ServerOptions(flags)));
 
   boost::asio::signal_set signals(strand.impl().executor, SIGINT, SIGTERM);
-  absl::Notification finished;
-  absl::Notification flushed;
+  Notification finished;
+  Notification flushed;
   OnStrand(strand, [&] {
     signals.async_wait([&](const boost::system::error_code& ec, int number) {
       if (ec) return;
@@ -143,7 +142,7 @@ Status Serve(const RouterFlags& flags) {
     log::Info("router.listening", "address={} model={}", server->address().ToString(), model.id());
     finished.WaitForNotification();
     // The last answers are on their way; a client that does not read them is not waited for.
-    flushed.WaitForNotificationWithTimeout(absl::Seconds(2));
+    flushed.WaitUntil(SteadyNow() + std::chrono::seconds(2));
   }
   OnStrand(strand, [&] {
     signals.cancel();

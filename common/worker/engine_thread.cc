@@ -31,22 +31,22 @@ StatusOr<std::unique_ptr<EngineThread>> EngineThread::Start(const model::Model& 
   std::unique_ptr<EngineThread> engine(new EngineThread(std::move(events)));
   engine->thread_ = std::thread(
       [raw = engine.get(), &model, &arena, options] { raw->Main(model, arena, options); });
-  absl::MutexLock lock(&engine->mutex_);
-  engine->mutex_.Await(absl::Condition(&engine->started_));
+  MutexLock lock(engine->mutex_);
+  engine->mutex_.Await([&] { return engine->started_; });
   if (!engine->created_.ok()) return engine->created_;
   return engine;
 }
 
 EngineThread::~EngineThread() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
   thread_.join();
 }
 
 void EngineThread::Run(std::uint64_t step, const sequence::Batch* batch) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   TANDEM_CHECK(batch != nullptr && batch_ == nullptr && !busy_);
   step_ = step;
   batch_ = batch;
@@ -61,7 +61,7 @@ void EngineThread::Main(const model::Model& model, engine::KvArena& arena, const
   }
   auto runner = engine::ModelRunner::Create(model, arena, options.runner);
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     created_ = runner.status();
     started_ = true;
     if (runner.ok()) numerics_ = (*runner)->numerics_class();
@@ -73,9 +73,8 @@ void EngineThread::Main(const model::Model& model, engine::KvArena& arena, const
 }
 
 bool EngineThread::AwaitWork(std::uint64_t& step, const sequence::Batch*& batch) {
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(
-      +[](EngineThread* engine) { return engine->stop_ || engine->batch_ != nullptr; }, this));
+  MutexLock lock(mutex_);
+  mutex_.Await([engine = this] { return engine->stop_ || engine->batch_ != nullptr; });
   if (stop_) return false;
   step = step_;
   batch = std::exchange(batch_, nullptr);
@@ -91,7 +90,7 @@ void EngineThread::RunStep(engine::ModelRunner& runner, std::uint64_t step,
   const Duration took = SteadyNow() - start;
   {
     // Before the event, whose receiver may start the next step at once.
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     busy_ = false;
   }
   if (!sampled.ok()) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/base/time.h"
 #include "common/engine/model_runner.h"
@@ -61,7 +61,7 @@ class EngineThread {
 
   const Events events_;
   std::string numerics_;  // set before Start returns
-  absl::Mutex mutex_;
+  Mutex mutex_;
   Status created_ ABSL_GUARDED_BY(mutex_);
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

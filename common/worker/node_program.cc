@@ -10,8 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/log/log.h"
 #include "common/net/io_threads.h"
 #include "common/worker/stop_signals.h"
@@ -25,27 +24,20 @@ enum class Event { kStop, kHurry, kReport, kDrained };
 class EventQueue {
  public:
   void Push(Event event) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     events_.push_back(event);
   }
   // Nothing when `deadline` came first.
   std::optional<Event> Wait(Deadline deadline) {
-    absl::MutexLock lock(&mutex_);
-    const auto filled = absl::Condition(
-        +[](EventQueue* q) { return !q->events_.empty(); }, this);
-    if (deadline.at() == kNever) {
-      mutex_.Await(filled);
-    } else if (!mutex_.AwaitWithTimeout(filled,
-                                        absl::FromChrono(deadline.Remaining(SteadyNow())))) {
-      return std::nullopt;
-    }
+    MutexLock lock(mutex_);
+    if (!mutex_.AwaitUntil([this] { return !events_.empty(); }, deadline.at())) return std::nullopt;
     const Event event = events_.front();
     events_.pop_front();
     return event;
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::deque<Event> events_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/poller.h"
 
 namespace tandem::transfer::loopback {
@@ -12,23 +11,17 @@ class CondvarPoller final : public Poller {
  public:
   bool Progress() override { return false; }
   void Sleep(Time until) override {
-    absl::MutexLock lock(&mutex_);
-    while (!woken_) {
-      const Duration left = until - SteadyNow();
-      if (left <= Duration::zero()) break;
-      condition_.WaitWithTimeout(&mutex_, absl::FromChrono(left));
-    }
+    MutexLock lock(mutex_);
+    mutex_.AwaitUntil([this] { return woken_; }, until);
     woken_ = false;
   }
   void Wake() override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     woken_ = true;
-    condition_.Signal();
   }
 
  private:
-  absl::Mutex mutex_;
-  absl::CondVar condition_;
+  Mutex mutex_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

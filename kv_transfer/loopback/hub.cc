@@ -7,19 +7,19 @@
 namespace tandem::transfer::loopback {
 
 std::string Hub::Add(std::shared_ptr<Port> port) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   std::string address = fmt::format("loopback:{}", next_++);
   ports_.emplace(address, std::move(port));
   return address;
 }
 
 void Hub::Remove(const std::string& address) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   ports_.erase(address);
 }
 
 std::shared_ptr<Port> Hub::Find(const std::string& address) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   const auto found = ports_.find(address);
   return found == ports_.end() ? nullptr : found->second;
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/landing.h"
 
 namespace tandem::transfer::loopback {
@@ -20,7 +20,7 @@ struct Port {
 
   const std::uint64_t incarnation;
   Landing landing;
-  absl::Mutex gate;  // held shared by a writer
+  SharedMutex gate;  // held shared by a writer
   bool open ABSL_GUARDED_BY(gate) = true;
 };
 
@@ -31,7 +31,7 @@ class Hub {
   std::shared_ptr<Port> Find(const std::string& address) const;  // null: none
 
  private:
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   // shared_ptr: a writer may hold a port for the moment of a copy after its sink has gone.
   std::map<std::string, std::shared_ptr<Port>> ports_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/completion_thread.h"
 #include "kv_transfer/host_memory.h"
 #include "kv_transfer/loopback/condvar_poller.h"
@@ -28,7 +28,7 @@ class LoopbackSink final : public Sink {
   ~LoopbackSink() override {
     hub_->Remove(descriptor_.address);
     {
-      absl::MutexLock lock(&port_->gate);  // waits for a copy in progress
+      WriterLock lock(port_->gate);  // waits for a copy in progress
       port_->open = false;
     }
     thread_.Stop();
@@ -43,7 +43,7 @@ class LoopbackSink final : public Sink {
   void Forget(const Ticket& ticket) override {
     port_->landing.Forget(ticket);
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       forgotten_.push_back(ticket);
     }
     thread_.Wake();
@@ -57,7 +57,7 @@ class LoopbackSink final : public Sink {
   bool Step() {
     std::vector<Ticket> forgotten;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       forgotten.swap(forgotten_);
     }
     for (const Ticket& ticket : forgotten) on_event_(Forgotten{ticket});
@@ -69,7 +69,7 @@ class LoopbackSink final : public Sink {
   const std::shared_ptr<Port> port_;  // see Hub
   const SinkDescriptor descriptor_;
   const SinkEventFn on_event_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<Ticket> forgotten_ ABSL_GUARDED_BY(mutex_);
   CompletionThread thread_;  // last: uses all of the above
 };

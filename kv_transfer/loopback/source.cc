@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/link_driver.h"
 #include "kv_transfer/loopback/condvar_poller.h"
 #include "kv_transfer/loopback/hub.h"
@@ -20,7 +21,7 @@ class LoopbackDriver final : public LinkDriver {
 
   StatusOr<bool> Step(LinkQueue& queue, LinkEvents& events) override {
     {
-      absl::ReaderMutexLock lock(&port_->gate);
+      ReaderLock lock(port_->gate);
       if (!port_->open) return Unavailable("the sink was destroyed");
     }
     if (!ready_) {
@@ -50,7 +51,7 @@ class LoopbackDriver final : public LinkDriver {
 
  private:
   StatusOr<bool> CopyPiece(LinkQueue& queue) {
-    absl::ReaderMutexLock lock(&port_->gate);
+    ReaderLock lock(port_->gate);
     if (!port_->open) return Unavailable("the sink was destroyed");
     for (const Write& write : item_.writes) {
       const SinkRange range{write.region, write.sink_offset, write.length};

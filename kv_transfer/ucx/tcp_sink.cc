@@ -91,7 +91,7 @@ TcpSink::~TcpSink() {
 void TcpSink::Forget(const Ticket& ticket) {
   landing_.Forget(ticket);  // waits for a copy in progress; data that comes later is dropped
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     forgotten_.push_back(ticket);
   }
   thread_->Wake();
@@ -100,7 +100,7 @@ void TcpSink::Forget(const Ticket& ticket) {
 bool TcpSink::Step() {
   std::vector<Ticket> forgotten;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     forgotten.swap(forgotten_);
   }
   for (const Ticket& ticket : forgotten) on_event_(Forgotten{ticket});

@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "kv_transfer/completion_thread.h"
 #include "kv_transfer/create.h"
 #include "kv_transfer/host_memory.h"
@@ -75,7 +75,7 @@ class TcpSink final : public Sink {
   const std::vector<HostMemory> memory_;
   Landing landing_;
   SinkDescriptor descriptor_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<Ticket> forgotten_ ABSL_GUARDED_BY(mutex_);
   // The completion thread's, once it runs.
   std::unique_ptr<Worker> unstarted_;  // until the thread takes it

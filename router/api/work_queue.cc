@@ -13,14 +13,14 @@ WorkQueue::WorkQueue(std::size_t max_queued) : max_queued_(max_queued) {
 
 WorkQueue::~WorkQueue() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
   thread_.join();
 }
 
 bool WorkQueue::TryRun(net::Closure work) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   if (stopping_ || queue_.size() >= max_queued_) return false;
   queue_.push_back(std::move(work));
   return true;
@@ -30,11 +30,11 @@ void WorkQueue::Loop() {
   while (true) {
     net::Closure work;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return stopping_ || !queue_.empty();
       };
-      mutex_.Await(absl::Condition(&has_work));
+      mutex_.Await(has_work);
       if (stopping_) return;
       work = std::move(queue_.front());
       queue_.pop_front();

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/net/strand.h"
 
 namespace tandem::router {
@@ -28,7 +28,7 @@ class WorkQueue {
   void Loop();
 
   const std::size_t max_queued_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::deque<net::Closure> queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

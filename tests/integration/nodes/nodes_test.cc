@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "absl/synchronization/notification.h"
+#include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/engine/model_runner.h"
 #include "common/worker/loaded_model.h"
@@ -213,7 +213,7 @@ TEST_P(NodesTest, DrainFinishesWhatRunsAndTakesNothingNew) {
     numbers.push_back(router_->Send(r.prompt, r.params));
   }
   for (const std::uint64_t number : numbers) router_->Await(number, Phase::kTokens);
-  absl::Notification prefill_drained, decode_drained;
+  Notification prefill_drained, decode_drained;
   prefill_[0]->BeginDrain([&] { prefill_drained.Notify(); });
   decode_[0]->BeginDrain([&] { decode_drained.Notify(); });
   const std::uint64_t late = router_->Send(requests[0].prompt, requests[0].params);

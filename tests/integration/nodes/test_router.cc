@@ -41,13 +41,13 @@ TestRouter::TestRouter(const rpc::Options& options) : incarnation_(worker::MakeI
   events.check = [](const handoff::Hello&) { return std::nullopt; };
   events.connected = [this](NodeId node, const handoff::Hello& hello) {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       nodes_[node] = {.hello = hello, .usable = {}, .metrics = {}};
     }
     TellPeers();
   };
   events.lost = [this](NodeId node, Role) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     nodes_.erase(node);
   };
   events.message = [this](NodeId from, handoff::Message message) {
@@ -82,21 +82,19 @@ void TestRouter::Connect(const std::vector<net::HostPort>& prefill,
     std::size_t decode;
   } wanted{this, prefill.size(), decode.size()};
   strand_.Post([this, dialed] { peers_->SetDialed(dialed); });
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(
-      +[](Wanted* w) {
-        std::size_t pairs = 0;
-        for (const auto& [id, node] : w->router->nodes_) pairs += node.usable.size();
-        return pairs == w->prefill * w->decode;
-      },
-      &wanted));
+  MutexLock lock(mutex_);
+  mutex_.Await([w = &wanted] {
+    std::size_t pairs = 0;
+    for (const auto& [id, node] : w->router->nodes_) pairs += node.usable.size();
+    return pairs == w->prefill * w->decode;
+  });
 }
 
 void TestRouter::TellPeers() {
   handoff::Peers peers;
   std::vector<NodeId> sources;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [id, node] : nodes_) {
       if (node.hello.role == Role::kPrefill) {
         sources.push_back(id);
@@ -114,7 +112,7 @@ std::uint64_t TestRouter::Send(TokenIds prompt, const sequence::SamplingParams& 
   handoff::Prefill message;
   NodeId to{0};
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     message.request = {.router = incarnation_, .number = next_++};
     std::vector<NodeId> sources;
     std::vector<std::string> sinks;
@@ -150,7 +148,7 @@ std::uint64_t TestRouter::Send(TokenIds prompt, const sequence::SamplingParams& 
 }
 
 void TestRouter::HoldPlacements() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   hold_placements_ = true;
 }
 
@@ -160,28 +158,25 @@ void TestRouter::AwaitAboveZero(const std::string& node, const std::string& metr
     const std::string& node;
     const std::string& metric;
   } wanted{this, node, metric};
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(
-      +[](Wanted* w) {
-        for (auto& [id, candidate] : w->router->nodes_) {
-          if (candidate.hello.name == w->node && candidate.metrics[w->metric] > 0) return true;
-        }
-        return false;
-      },
-      &wanted));
+  MutexLock lock(mutex_);
+  mutex_.Await([w = &wanted] {
+    for (auto& [id, candidate] : w->router->nodes_) {
+      if (candidate.hello.name == w->node && candidate.metrics[w->metric] > 0) return true;
+    }
+    return false;
+  });
 }
 
 handoff::PhaseTimes TestRouter::AwaitTimes(std::uint64_t request) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   Request* target = &requests_[request];
-  mutex_.Await(absl::Condition(
-      +[](Request* r) { return r->outcome.times.has_value(); }, target));
+  mutex_.Await([r = target] { return r->outcome.times.has_value(); });
   return *target->outcome.times;
 }
 
 void TestRouter::CancelAt(std::uint64_t request, Phase phase) {
   strand_.Post([this, request, phase] {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     Request& target = requests_[request];
     target.cancel_at = phase;
     if (target.outcome.phase >= phase) Cancel(target, request);
@@ -201,25 +196,22 @@ void TestRouter::Cancel(Request& request, std::uint64_t number) {
 }
 
 TestRouter::Outcome TestRouter::Await(std::uint64_t request, Phase phase) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   struct Wanted {
     Request* request;
     Phase phase;
   } wanted{&requests_[request], phase};
-  mutex_.Await(absl::Condition(
-      +[](Wanted* w) { return w->request->outcome.phase >= w->phase; }, &wanted));
+  mutex_.Await([w = &wanted] { return w->request->outcome.phase >= w->phase; });
   return wanted.request->outcome;
 }
 
 std::map<std::string, std::map<std::string, std::int64_t>> TestRouter::AwaitIdle() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   for (auto& [id, node] : nodes_) node.idle_heartbeats = 0;
-  mutex_.Await(absl::Condition(
-      +[](TestRouter* router) {
-        return std::all_of(router->nodes_.begin(), router->nodes_.end(),
-                           [](const auto& entry) { return entry.second.idle_heartbeats >= 2; });
-      },
-      this));
+  mutex_.Await([router = this] {
+    return std::all_of(router->nodes_.begin(), router->nodes_.end(),
+                       [](const auto& entry) { return entry.second.idle_heartbeats >= 2; });
+  });
   std::map<std::string, std::map<std::string, std::int64_t>> out;
   for (const auto& [id, node] : nodes_) out[node.hello.name] = node.metrics;
   return out;
@@ -230,7 +222,7 @@ std::map<std::string, std::map<std::string, std::int64_t>> TestRouter::AwaitIdle
 TestRouter::Request& TestRouter::Of(const handoff::RequestId& id) { return requests_[id.number]; }
 
 void TestRouter::OnMessage(NodeId from, handoff::Message message) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(mutex_);
   std::visit([&](const auto& m) { On(from, m); }, message);
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/handoff/messages.h"
 #include "common/net/endpoint.h"
@@ -100,7 +100,7 @@ class TestRouter {
   Request& Of(const handoff::RequestId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const handoff::Incarnation incarnation_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::map<std::uint64_t, Request> requests_ ABSL_GUARDED_BY(mutex_);
   std::map<handoff::NodeId, Node> nodes_ ABSL_GUARDED_BY(mutex_);
   bool hold_placements_ ABSL_GUARDED_BY(mutex_) = false;

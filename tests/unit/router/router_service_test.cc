@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/rpc/listener.h"
 
 namespace tandem::router {
@@ -60,10 +60,10 @@ class FakeNode {
   // The next message of type T; others before it are dropped.
   template <typename T>
   T Wait() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     while (true) {
       auto has_some = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !inbox_.empty(); };
-      mutex_.Await(absl::Condition(&has_some));
+      mutex_.Await(has_some);
       Message message = std::move(inbox_.front());
       inbox_.pop_front();
       if (T* wanted = std::get_if<T>(&message)) return std::move(*wanted);
@@ -80,7 +80,7 @@ class FakeNode {
     handlers.on_hello = [this](const handoff::Hello&) { connection_->Accept(); };
     handlers.on_message = [this](Message message) {
       if (std::holds_alternative<handoff::Heartbeat>(message)) return;
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       inbox_.push_back(std::move(message));
     };
     handlers.on_closed = [this, self = connection_.get()](const Status&) {
@@ -93,7 +93,7 @@ class FakeNode {
   net::Strand strand_;
   std::unique_ptr<rpc::Listener> listener_;
   rpc::ConnectionPtr connection_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::deque<Message> inbox_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -101,12 +101,12 @@ class FakeNode {
 class Sink : public GenerationSink {
  public:
   void OnTokens(Position first, std::span<const TokenId> tokens) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     EXPECT_EQ(first.value(), static_cast<std::int32_t>(tokens_.size()));
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   }
   void OnFinished(const Status& status, sequence::FinishReason finish, const Bill& bill) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     end_ = End{status, finish, bill};
   }
 
@@ -116,23 +116,23 @@ class Sink : public GenerationSink {
     Bill bill;
   };
   End WaitEnd() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return end_.has_value(); };
-    mutex_.Await(absl::Condition(&ended));
+    mutex_.Await(ended);
     return *end_;
   }
   void WaitTokens(std::size_t n) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     auto enough = [this, n]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return tokens_.size() >= n; };
-    mutex_.Await(absl::Condition(&enough));
+    mutex_.Await(enough);
   }
   TokenIds tokens() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     return tokens_;
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   TokenIds tokens_ ABSL_GUARDED_BY(mutex_);
   std::optional<End> end_ ABSL_GUARDED_BY(mutex_);
 };

@@ -8,8 +8,7 @@
 #include <deque>
 #include <optional>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
+#include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/scoped_fd.h"
 #include "common/proto/wire.h"
@@ -45,7 +44,7 @@ class End {
   void Start(ConnectionPtr connection) {
     Connection* raw = connection.get();
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       connection_ = std::move(connection);
     }
     raw->Start(hello_, {.on_hello = [this](const handoff::Hello& hello) { Hello(hello); },
@@ -55,40 +54,35 @@ class End {
   }
 
   ConnectionPtr WaitConnection() {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](End* end) { return end->connection_ != nullptr; }, this));
+    MutexLock lock(mutex_);
+    mutex_.Await([end = this] { return end->connection_ != nullptr; });
     return connection_;
   }
   handoff::Hello WaitHello() {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](End* end) { return end->peer_.has_value(); }, this));
+    MutexLock lock(mutex_);
+    mutex_.Await([end = this] { return end->peer_.has_value(); });
     return *peer_;
   }
   // The next message that is no heartbeat.
   handoff::Message WaitMessage() {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](End* end) { return !end->messages_.empty(); }, this));
+    MutexLock lock(mutex_);
+    mutex_.Await([end = this] { return !end->messages_.empty(); });
     handoff::Message message = std::move(messages_.front());
     messages_.pop_front();
     return message;
   }
   handoff::Heartbeat WaitHeartbeat() {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](End* end) { return end->heard_.has_value(); }, this));
+    MutexLock lock(mutex_);
+    mutex_.Await([end = this] { return end->heard_.has_value(); });
     return *std::exchange(heard_, std::nullopt);
   }
   Status WaitClosed() {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](End* end) { return end->closed_.has_value(); }, this));
+    MutexLock lock(mutex_);
+    mutex_.Await([end = this] { return end->closed_.has_value(); });
     return *closed_;
   }
   bool closed() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     return closed_.has_value();
   }
 
@@ -101,12 +95,12 @@ class End {
     const ConnectionPtr connection = WaitConnection();
     if (on_hello_ == OnHello::kAccept) connection->Accept();
     if (on_hello_ == OnHello::kRefuse) connection->Refuse("model_instance", "another model");
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     peer_ = hello;
   }
   void Message(handoff::Message message) {
     if (while_handling_) while_handling_();
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     if (auto* heartbeat = std::get_if<handoff::Heartbeat>(&message)) {
       heard_ = std::move(*heartbeat);
     } else {
@@ -114,12 +108,12 @@ class End {
     }
   }
   void Closed(const Status& status) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     closed_ = status;
   }
 
   const OnHello on_hello_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   ConnectionPtr connection_;
   std::optional<handoff::Hello> peer_;
   std::deque<handoff::Message> messages_;
@@ -178,7 +172,7 @@ class ConnectionTest : public ::testing::Test {
     io_.Stop();
   }
   void Run(std::function<void()> what) {
-    absl::Notification done;
+    Notification done;
     strand_.Post([&] {
       what();
       done.Notify();
@@ -293,11 +287,11 @@ TEST_F(ConnectionTest, BusyOwnerIsNotSilence) {
        [&](StatusOr<ConnectionPtr> connection) { client.Start(*std::move(connection)); });
   client.WaitHello();
   server_.WaitHeartbeat();
-  absl::Notification release;
+  Notification release;
   busy.Post([&] { release.WaitForNotification(); });
   // Twice the limit, measured in the server's own pings: each proves the client's I/O answers.
   for (int i = 0; i < 40; ++i) {
-    absl::Notification answered;
+    Notification answered;
     bool ok = false;
     server_.WaitConnection()->Ping(std::chrono::seconds(30), [&](bool pong) {
       ok = pong;
@@ -305,7 +299,7 @@ TEST_F(ConnectionTest, BusyOwnerIsNotSilence) {
     });
     answered.WaitForNotification();
     EXPECT_TRUE(ok);
-    absl::Notification waited;
+    Notification waited;
     std::optional<net::Timer> pause;
     Run([&] {
       pause.emplace(strand_);
@@ -335,7 +329,7 @@ TEST_F(ConnectionTest, PingWithoutAnswerIsFalse) {
   RawPeer peer(listener_->address());
   peer.WriteFrame(proto::Encode(HelloOf("mute")));
   server_.WaitHello();
-  absl::Notification answered;
+  Notification answered;
   bool ok = true;
   server_.WaitConnection()->Ping(std::chrono::milliseconds(20), [&](bool pong) {
     ok = pong;
@@ -441,7 +435,7 @@ TEST_F(ConnectionTest, DialToNobodyIsUnavailableAndNamesTheAddress) {
   Listen();
   const net::HostPort address = listener_->address();
   Run([this] { listener_.reset(); });
-  absl::Notification done;
+  Notification done;
   Dial(io_, strand_, address, options_, [&](StatusOr<ConnectionPtr> connection) {
     EXPECT_EQ(connection.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(connection.status().ToString(), HasSubstr(address.ToString()));

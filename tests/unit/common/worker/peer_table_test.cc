@@ -5,7 +5,7 @@
 
 #include <future>
 
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 
 namespace tandem::worker {
 namespace {
@@ -33,15 +33,15 @@ class Host {
       return handoff::HelloRefused{"model_instance", "another one"};
     };
     events.connected = [this](NodeId node, const handoff::Hello& hello) {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       connected_.emplace_back(node, hello.name);
     };
     events.lost = [this](NodeId node, Role) {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       lost_.push_back(node);
     };
     events.message = [this](NodeId from, handoff::Message message) {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       if (std::holds_alternative<handoff::Heartbeat>(message)) {
         ++heartbeats_;
       } else {
@@ -79,39 +79,37 @@ class Host {
   std::pair<NodeId, std::string> AwaitMessage() { return Await(messages_, 1); }
   // Waits for as many further heartbeats: time in which other things would have happened.
   void AwaitHeartbeats(int count) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     struct Wanted {
       Host* host;
       int count;
     } wanted{this, heartbeats_ + count};
-    mutex_.Await(absl::Condition(
-        +[](Wanted* w) { return w->host->heartbeats_ >= w->count; }, &wanted));
+    mutex_.Await([w = &wanted] { return w->host->heartbeats_ >= w->count; });
   }
   std::size_t num_lost() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     return lost_.size();
   }
   std::size_t num_joined() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     return connected_.size();
   }
 
  private:
   template <typename T>
   T Await(const std::vector<T>& list, std::size_t count) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     struct Wanted {
       const std::vector<T>* list;
       std::size_t count;
     } wanted{&list, count};
-    mutex_.Await(absl::Condition(
-        +[](Wanted* w) { return w->list->size() >= w->count; }, &wanted));
+    mutex_.Await([w = &wanted] { return w->list->size() >= w->count; });
     return list[count - 1];
   }
 
   const std::string refused_name_;
   rpc::Options options_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<std::pair<NodeId, std::string>> connected_;
   std::vector<NodeId> lost_;
   std::vector<std::pair<NodeId, std::string>> messages_;

@@ -5,16 +5,16 @@
 #include <memory>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
+#include "common/base/mutex.h"
 
 namespace tandem::router {
 namespace {
 
 TEST(WorkQueueTest, RunsInOrderAndRefusesWhenFull) {
   std::vector<int> order;
-  absl::Notification running;
-  absl::Notification go_on;
-  absl::Notification done;
+  Notification running;
+  Notification go_on;
+  Notification done;
   WorkQueue queue(2);
   ASSERT_TRUE(queue.TryRun([&] {
     running.Notify();
