@@ -8,6 +8,7 @@
 
 #include "common/config/nearest.h"
 #include "common/config/program_options.h"
+#include "deploy/bench/bench.h"
 #include "deploy/chat/chat.h"
 #include "deploy/serve/serve.h"
 
@@ -17,7 +18,8 @@ namespace {
 constexpr char kUsage[] =
     "usage: tandem COMMAND [--FLAG VALUE]…\n\n"
     "  serve   start and watch a local cluster: router, prefill nodes, decode nodes\n"
-    "  chat    talk to an OpenAI-compatible server\n\n"
+    "  chat    talk to an OpenAI-compatible server\n"
+    "  bench   load an OpenAI-compatible server and report latencies, errors, wrong answers\n\n"
     "tandem COMMAND --help tells a command's flags.\n";
 
 std::filesystem::path ProgramFolder() {
@@ -30,10 +32,12 @@ int Exit(const Status& status) {
   std::fprintf(stderr, "error: %s\n", std::string(FromAbsl(status.message())).c_str());
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
+int Exit(const StatusOr<int>& code) { return code.ok() ? *code : Exit(code.status()); }
 
-template <typename Options>
+// `Result`: Status, or StatusOr<int> of an exit status.
+template <typename Options, typename Result>
 int RunCommand(const char* name, const char* purpose, int argc, char** argv,
-               Status (*run)(const Options&)) {
+               Result (*run)(const Options&)) {
   Options values;
   config::ProgramOptions options(name, purpose);
   values.Register(options);
@@ -46,7 +50,7 @@ int RunCommand(const char* name, const char* purpose, int argc, char** argv,
 int Main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "serve") {
-    return RunCommand<ServeOptions>(
+    return RunCommand<ServeOptions, Status>(
         "tandem serve", "Starts and watches a router, prefill nodes and decode nodes on this host.",
         argc - 1, argv + 1,
         [](const ServeOptions& options) { return Serve(options, ProgramFolder()); });
@@ -55,13 +59,18 @@ int Main(int argc, char** argv) {
     return RunCommand<ChatOptions>("tandem chat", "Talks to an OpenAI-compatible server.", argc - 1,
                                    argv + 1, Chat);
   }
+  if (command == "bench") {
+    return RunCommand<BenchOptions>("tandem bench",
+                                    "Loads an OpenAI-compatible server and reports what it did.",
+                                    argc - 1, argv + 1, Bench);
+  }
   if (command == "--help" || command == "-h" || command == "help") {
     std::fputs(kUsage, stdout);
     return 0;
   }
   if (!command.empty()) {
     std::fprintf(stderr, "error: there is no command '%s'%s\n\n", argv[1],
-                 config::DidYouMean(command, {"serve", "chat"}).c_str());
+                 config::DidYouMean(command, {"serve", "chat", "bench"}).c_str());
   }
   std::fputs(kUsage, stderr);
   return 2;

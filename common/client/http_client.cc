@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "common/base/check.h"
+#include "common/client/easy_handle.h"
 
 namespace tandem::client {
 
@@ -51,39 +51,10 @@ Status FromCurl(CURLcode code, const std::string& url, const char* detail) {
   return Unavailable("{}: {}", url, text);
 }
 
-// Owns one easy handle and its header list for the time of a request.
-class EasyHandle {
- public:
-  EasyHandle() : easy_(curl_easy_init()) { TANDEM_CHECK(easy_ != nullptr); }
-  EasyHandle(const EasyHandle&) = delete;
-  ~EasyHandle() {
-    curl_easy_cleanup(easy_);
-    curl_slist_free_all(headers_);
-  }
-  CURL* get() const { return easy_; }
-  void AddHeader(const std::string& line) { headers_ = curl_slist_append(headers_, line.c_str()); }
-  template <typename T>
-  void Set(CURLoption option, T value) {
-    TANDEM_CHECK(curl_easy_setopt(easy_, option, value) == CURLE_OK);
-  }
-  void UseHeaders() { Set(CURLOPT_HTTPHEADER, headers_); }
-
- private:
-  CURL* easy_;
-  curl_slist* headers_ = nullptr;
-};
-
 }  // namespace
 
 StatusOr<std::unique_ptr<HttpClient>> HttpClient::Create(Options options) {
-  static const bool initialised = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  TANDEM_CHECK(initialised);
-  std::string& url = options.base_url;
-  if (!url.starts_with("http://") && !url.starts_with("https://")) {
-    return InvalidArgument("'{}' is no server's URL; give one like http://127.0.0.1:8000", url);
-  }
-  while (url.ends_with('/')) url.pop_back();
-  if (url.ends_with("/v1")) url.resize(url.size() - 3);
+  TANDEM_ASSIGN_OR_RETURN(options.base_url, CheckedBaseUrl(std::move(options.base_url)));
   auto state = std::make_unique<State>();
   state->options = std::move(options);
   state->multi = curl_multi_init();
@@ -98,30 +69,11 @@ StatusOr<HttpClient::Response> HttpClient::Fetch(
     const std::string& path, const std::string& json,
     const std::function<Status(std::string_view)>& on_body) {
   const std::string url = state_->options.base_url + path;
-  char detail[CURL_ERROR_SIZE] = {};
   EasyHandle easy;
+  easy.Prepare(state_->options, url, json);
   Transfer transfer{.easy = easy.get(), .response = {}, .on_body = &on_body, .refused = {}};
-  easy.Set(CURLOPT_URL, url.c_str());
-  easy.Set(CURLOPT_PROTOCOLS_STR, "http,https");
-  easy.Set(CURLOPT_NOSIGNAL, 1L);
-  easy.Set(CURLOPT_ERRORBUFFER, detail);
   easy.Set(CURLOPT_WRITEFUNCTION, OnBody);
   easy.Set(CURLOPT_WRITEDATA, &transfer);
-  easy.Set(CURLOPT_USERAGENT, "tandem");
-  easy.Set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(ToMillis(state_->options.connect_timeout)));
-  if (state_->options.silence_timeout > Duration::zero()) {
-    easy.Set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-    easy.Set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(ToSeconds(state_->options.silence_timeout)));
-  }
-  if (!state_->options.api_key.empty()) {
-    easy.AddHeader("Authorization: Bearer " + state_->options.api_key);
-  }
-  if (!json.empty()) {
-    easy.AddHeader("Content-Type: application/json");
-    easy.Set(CURLOPT_POSTFIELDS, json.c_str());
-    easy.Set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(json.size()));
-  }
-  easy.UseHeaders();
 
   state_->cancel = false;
   curl_multi_add_handle(state_->multi, easy.get());
@@ -138,7 +90,7 @@ StatusOr<HttpClient::Response> HttpClient::Fetch(
   curl_multi_remove_handle(state_->multi, easy.get());  // closes a connection in mid-answer
   if (running > 0) return Cancelled("cancelled");
   if (!transfer.refused.ok()) return transfer.refused;
-  if (code != CURLE_OK) return FromCurl(code, url, detail);
+  if (code != CURLE_OK) return FromCurl(code, url, easy.detail());
   curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &transfer.response.code);
   const char* type = nullptr;
   curl_easy_getinfo(easy.get(), CURLINFO_CONTENT_TYPE, &type);

@@ -33,6 +33,7 @@ struct Value {
 Value Text(std::string* into);
 Value List(std::vector<std::string>* into);  // separated by commas; the flag may be repeated
 Value Int(int* into, int lowest, int highest);
+Value Number(double* into, double lowest, double highest);
 Value Switch(bool* into);
 // One of `words`. Errors name the nearest.
 Value Choice(std::string* into, std::vector<std::string> words);

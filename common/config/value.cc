@@ -105,6 +105,20 @@ Value Int(int* into, int lowest, int highest) {
           fmt::format("{}", *into)};
 }
 
+Value Number(double* into, double lowest, double highest) {
+  return {[into, lowest, highest](const std::string& text) {
+            const char* end = text.data() + text.size();
+            double value = 0;
+            const auto [rest, bad] = std::from_chars(text.data(), end, value);
+            if (bad != std::errc() || rest != end || !(value >= lowest && value <= highest)) {
+              return InvalidArgument("is '{}', must be a number {:g}..{:g}", text, lowest, highest);
+            }
+            *into = value;
+            return OkStatus();
+          },
+          fmt::format("{:g}", *into)};
+}
+
 Value Switch(bool* into) {
   return {[into](const std::string& text) {
             if (text != "true" && text != "false") {
