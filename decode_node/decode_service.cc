@@ -1,7 +1,5 @@
 #include "decode_node/decode_service.h"
 
-#include <fmt/format.h>
-
 #include <future>
 #include <utility>
 #include <variant>
@@ -38,7 +36,10 @@ StatusOr<std::unique_ptr<DecodeService>> DecodeService::Start(const model::Model
   return service;
 }
 
-DecodeService::DecodeService(const DecodeConfig& config) : config_(config), core_(config) {}
+DecodeService::DecodeService(const DecodeConfig& config)
+    : config_(config), loop_(strand_, config, [this](Action& action) {
+        std::visit([this](auto& a) { Do(a); }, action);
+      }) {}
 
 Status DecodeService::Open(const model::Model& model, const Options& options) {
   KvLanding::Options land;
@@ -59,7 +60,7 @@ Status DecodeService::Open(const model::Model& model, const Options& options) {
   engine.runner.threads = options.threads;
   engine.nice = options.nice;
   TANDEM_ASSIGN_OR_RETURN(engine_,
-                          worker::EngineThread::Start(model, *arena_, engine, EngineEvents()));
+                          worker::EngineThread::Start(model, *arena_, engine, loop_.EngineEvents()));
 
   worker::HelloParts hello;
   hello.role = handoff::Role::kDecode;
@@ -87,11 +88,8 @@ DecodeService::~DecodeService() {
     strand_.Post([&] { peers_->CloseAll([&] { closed.set_value(); }); });
     closed.get_future().wait();
   }
-  OnStrand([this] {
-    stopping_ = true;
-    timer_.Cancel();
-    arrivals_.Cancel();
-  });
+  loop_.Stop();
+  loop_.OnStrand([this] { arrivals_.Cancel(); });
   engine_.reset();  // waits for the running step, whose batch is the core's
   io_.Stop();
 }
@@ -101,42 +99,19 @@ DecodeService::~DecodeService() {
 KvLanding::Events DecodeService::LandingEvents() {
   KvLanding::Events events;
   events.layer_verified = [this](VerifyTicket ticket, bool ok) {
-    core_.LayerVerified(SteadyNow(), ticket, ok, actions_);
-    Run();
+    loop_.Call(&DecodeCore::LayerVerified, ticket, ok);
   };
   events.sink_drained = [this](PlacementKey key) {
-    core_.SinkDrained(SteadyNow(), key, actions_);
-    Run();
+    loop_.Call(&DecodeCore::SinkDrained, key);
   };
   events.data_arrived = [this](PlacementKey key) {
-    core_.DataArrived(SteadyNow(), key);
-    Run();
+    loop_.Call([](DecodeCore& core, Time now, PlacementKey arrived, Actions&) {
+      core.DataArrived(now, arrived);
+    }, key);
   };
-  events.writer_gone = [this](NodeId source) {
-    core_.WriterGone(SteadyNow(), source, actions_);
-    Run();
-  };
+  events.writer_gone = [this](NodeId source) { loop_.Call(&DecodeCore::WriterGone, source); };
   events.probe_verified = [this](NodeId source, std::uint64_t nonce, bool ok) {
-    core_.ProbeVerified(SteadyNow(), source, nonce, ok, actions_);
-    Run();
-  };
-  return events;
-}
-
-worker::EngineThread::Events DecodeService::EngineEvents() {
-  worker::EngineThread::Events events;
-  events.step_done = [this](std::uint64_t step, std::vector<sequence::SampledToken> tokens,
-                            Duration took) {
-    strand_.Post([this, step, tokens = std::move(tokens), took] {
-      core_.StepDone(SteadyNow(), step, tokens, took, actions_);
-      Run();
-    });
-  };
-  events.step_failed = [this](std::uint64_t step, Status) {
-    strand_.Post([this, step] {
-      core_.StepFailed(SteadyNow(), step, actions_);
-      Run();
-    });
+    loop_.Call(&DecodeCore::ProbeVerified, source, nonce, ok);
   };
   return events;
 }
@@ -153,51 +128,36 @@ worker::PeerTable::Events DecodeService::PeerEvents() {
   };
   events.connected = [this](NodeId node, const handoff::Hello& peer) {
     if (peer.role == handoff::Role::kRouter) {
-      core_.RouterConnected(SteadyNow(), node, peer, actions_);
-    } else {
-      landing_->Connect(node, peer);
-      core_.SourceConnected(SteadyNow(), node, peer, landing_->proof(), actions_);
+      loop_.Call(&DecodeCore::RouterConnected, node, peer);
+      return;
     }
-    Run();
+    landing_->Connect(node, peer);
+    loop_.Call(&DecodeCore::SourceConnected, node, peer, landing_->proof());
   };
   events.lost = [this](NodeId node, handoff::Role role) {
     if (role == handoff::Role::kRouter) {
-      core_.RouterLost(SteadyNow(), node, actions_);
-      Run();
+      loop_.Call(&DecodeCore::RouterLost, node);
       return;
     }
-    core_.SourceLost(SteadyNow(), node, actions_);
-    Run();
+    loop_.Call(&DecodeCore::SourceLost, node);
     landing_->Disconnected(node);
   };
   events.message = [this](NodeId from, handoff::Message message) {
-    core_.OnMessage(SteadyNow(), from, std::move(message), actions_);
-    Run();
+    loop_.Call(&DecodeCore::OnMessage, from, std::move(message));
   };
   events.heartbeat = [this](NodeId to) {
-    handoff::Heartbeat heartbeat = core_.MakeHeartbeat(SteadyNow(), to);
+    handoff::Heartbeat heartbeat = loop_.core().MakeHeartbeat(SteadyNow(), to);
     heartbeat.metrics = Metrics();
     return heartbeat;
   };
   return events;
 }
 
-// --- actions
-
-void DecodeService::Run() {
-  if (std::exchange(running_, true)) return;  // the loop below takes what was appended
-  while (!actions_.empty()) {
-    Actions batch = std::exchange(actions_, {});
-    for (Action& action : batch) {
-      std::visit([this](auto& a) { Do(a); }, action);
-    }
+void DecodeService::Do(handoff::Send& action) {
+  if (auto* heartbeat = std::get_if<handoff::Heartbeat>(&action.message)) {
+    heartbeat->metrics = Metrics();
   }
-  running_ = false;
-  timer_.Set(core_.NextDeadline(), [this] {
-    core_.OnTime(SteadyNow(), actions_);
-    Run();
-  });
-  if (drained_ && core_.drained()) std::exchange(drained_, nullptr)();
+  peers_->Send(action.to, action.message);
 }
 
 void DecodeService::ScheduleArrivals() {
@@ -207,39 +167,16 @@ void DecodeService::ScheduleArrivals() {
   });
 }
 
-// --- from outside
-
-void DecodeService::OnStrand(std::function<void()> what) {
-  std::promise<void> done;
-  strand_.Post([&] {
-    what();
-    done.set_value();
-  });
-  done.get_future().wait();
-}
-
-void DecodeService::BeginDrain(std::function<void()> drained) {
-  strand_.Post([this, drained = std::move(drained)]() mutable {
-    drained_ = std::move(drained);
-    core_.BeginDrain(SteadyNow(), actions_);
-    Run();
-  });
-}
-
 std::vector<handoff::NodeMetric> DecodeService::Metrics() const {
-  std::vector<handoff::NodeMetric> metrics = MetricsOf(core_.stats());
+  std::vector<handoff::NodeMetric> metrics = MetricsOf(loop_.core().stats());
   metrics.push_back({"pending_transfers", static_cast<std::int64_t>(landing_->num_pending())});
   return metrics;
 }
 
 std::string DecodeService::Report() {
-  std::string out;
   std::vector<handoff::NodeMetric> metrics;
-  OnStrand([&] { metrics = Metrics(); });
-  for (const handoff::NodeMetric& metric : metrics) {
-    out += fmt::format("{}{}={}", out.empty() ? "" : " ", metric.name, metric.value);
-  }
-  return out;
+  loop_.OnStrand([&] { metrics = Metrics(); });
+  return worker::ToText(metrics);
 }
 
 }  // namespace tandem::decode_node

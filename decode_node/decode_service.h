@@ -19,6 +19,7 @@
 #include "common/net/endpoint.h"
 #include "common/net/io_threads.h"
 #include "common/net/strand.h"
+#include "common/worker/core_loop.h"
 #include "common/worker/engine_thread.h"
 #include "common/worker/node_program.h"
 #include "common/worker/peer_table.h"
@@ -51,39 +52,31 @@ class DecodeService final : public worker::NodeService {
 
   const net::HostPort& address() const override { return address_; }
 
-  void BeginDrain(std::function<void()> drained) override;
+  void BeginDrain(Duration budget) override { loop_.BeginDrain(budget); }
+  void WatchDrain(worker::DrainEvents events) override { loop_.WatchDrain(std::move(events)); }
+  scheduler::StepProgress Progress() override { return loop_.Progress(); }
   std::string Report() override;
 
  private:
   explicit DecodeService(const DecodeConfig& config);
   Status Open(const model::Model& model, const Options& options);
   KvLanding::Events LandingEvents();
-  worker::EngineThread::Events EngineEvents();
   worker::PeerTable::Events PeerEvents();
 
-  void Run();
-  void Do(handoff::Send& action) { peers_->Send(action.to, action.message); }
-  void Do(StartStep& action) {
-    if (!stopping_) engine_->Run(action.step, action.batch);
-  }
+  void Do(handoff::Send& action);
+  void Do(StartStep& action) { engine_->Run(action.step, action.batch); }
   void Do(Expect& action) { landing_->Do(action); }
   void Do(StopExpecting& action) { landing_->Do(action); }
   void Do(Verify& action) { landing_->Do(action); }
   void Do(VerifyProbe& action) { landing_->Do(action); }
   void ScheduleArrivals();
   std::vector<handoff::NodeMetric> Metrics() const;
-  void OnStrand(std::function<void()> what);
 
   const DecodeConfig config_;
   net::IoThreads io_{1};
   net::Strand strand_{io_};
-  DecodeCore core_;
-  net::Timer timer_{strand_};
+  worker::CoreLoop<DecodeCore, Action> loop_;
   net::Timer arrivals_{strand_};
-  Actions actions_;
-  bool running_ = false;
-  bool stopping_ = false;  // the engine takes no further step
-  std::function<void()> drained_;
   handoff::Hello own_;
   net::HostPort address_;
   std::unique_ptr<KvLanding> landing_;

@@ -1,7 +1,5 @@
 #include "prefill_node/prefill_service.h"
 
-#include <fmt/format.h>
-
 #include <future>
 #include <utility>
 #include <variant>
@@ -33,7 +31,10 @@ StatusOr<std::unique_ptr<PrefillService>> PrefillService::Start(const model::Mod
   return service;
 }
 
-PrefillService::PrefillService(const PrefillConfig& config) : config_(config), core_(config) {}
+PrefillService::PrefillService(const PrefillConfig& config)
+    : config_(config), loop_(strand_, config, [this](Action& action) {
+        std::visit([this](auto& a) { Do(a); }, action);
+      }) {}
 
 Status PrefillService::Open(const model::Model& model, const Options& options) {
   KvPusher::Options push;
@@ -80,10 +81,7 @@ PrefillService::~PrefillService() {
     strand_.Post([&] { peers_->CloseAll([&] { closed.set_value(); }); });
     closed.get_future().wait();
   }
-  OnStrand([this] {
-    stopping_ = true;
-    timer_.Cancel();
-  });
+  loop_.Stop();
   engine_.reset();  // waits for the running step, whose batch is the core's
   io_.Stop();
 }
@@ -93,49 +91,28 @@ PrefillService::~PrefillService() {
 KvPusher::Events PrefillService::PusherEvents() {
   KvPusher::Events events;
   events.push_fenced = [this](PushTicket ticket, ByteCount bytes, std::uint64_t checksum) {
-    core_.PushFenced(SteadyNow(), ticket, bytes, checksum, actions_);
-    Run();
+    loop_.Call(&PrefillCore::PushFenced, ticket, bytes, checksum);
   };
   events.push_failed = [this](PushTicket ticket) {
-    core_.PushFailed(SteadyNow(), ticket, actions_);
-    Run();
+    loop_.Call(&PrefillCore::PushFailed, ticket);
   };
   events.push_drained = [this](PlacementKey key) {
-    core_.PushDrained(SteadyNow(), key, actions_);
-    Run();
+    loop_.Call(&PrefillCore::PushDrained, key);
   };
   events.probe_written = [this](NodeId sink, std::uint64_t nonce, ByteCount bytes,
                                 std::uint64_t checksum) {
-    core_.ProbeWritten(SteadyNow(), sink, nonce, bytes, checksum, actions_);
-    Run();
+    loop_.Call(&PrefillCore::ProbeWritten, sink, nonce, bytes, checksum);
   };
   events.probe_failed = [this](NodeId sink, std::uint64_t nonce) {
-    core_.ProbeFailed(SteadyNow(), sink, nonce, actions_);
-    Run();
+    loop_.Call(&PrefillCore::ProbeFailed, sink, nonce);
   };
   return events;
 }
 
 worker::EngineThread::Events PrefillService::EngineEvents() {
-  worker::EngineThread::Events events;
+  worker::EngineThread::Events events = loop_.EngineEvents();
   events.layer_computed = [this](std::uint64_t step, kv::Layer layer) {
-    strand_.Post([this, step, layer] {
-      core_.LayerComputed(SteadyNow(), step, layer, actions_);
-      Run();
-    });
-  };
-  events.step_done = [this](std::uint64_t step, std::vector<sequence::SampledToken> tokens,
-                            Duration took) {
-    strand_.Post([this, step, tokens = std::move(tokens), took] {
-      core_.StepDone(SteadyNow(), step, tokens, took, actions_);
-      Run();
-    });
-  };
-  events.step_failed = [this](std::uint64_t step, Status) {
-    strand_.Post([this, step] {
-      core_.StepFailed(SteadyNow(), step, actions_);
-      Run();
-    });
+    strand_.Post([this, step, layer] { loop_.Call(&PrefillCore::LayerComputed, step, layer); });
   };
   return events;
 }
@@ -152,86 +129,48 @@ worker::PeerTable::Events PrefillService::PeerEvents() {
   };
   events.connected = [this](NodeId node, const handoff::Hello& peer) {
     if (peer.role == handoff::Role::kRouter) {
-      core_.RouterConnected(SteadyNow(), node, peer, actions_);
-    } else {
-      pusher_->Connect(node, peer);
-      core_.SinkConnected(SteadyNow(), node, peer, actions_);
+      loop_.Call(&PrefillCore::RouterConnected, node, peer);
+      return;
     }
-    Run();
+    pusher_->Connect(node, peer);
+    loop_.Call(&PrefillCore::SinkConnected, node, peer);
   };
   events.lost = [this](NodeId node, handoff::Role role) {
     if (role == handoff::Role::kRouter) {
-      core_.RouterLost(SteadyNow(), node, actions_);
-      Run();
+      loop_.Call(&PrefillCore::RouterLost, node);
       return;
     }
-    core_.SinkLost(SteadyNow(), node, actions_);
-    Run();
+    loop_.Call(&PrefillCore::SinkLost, node);
     pusher_->Disconnected(node);
   };
   events.message = [this](NodeId from, handoff::Message message) {
-    core_.OnMessage(SteadyNow(), from, std::move(message), actions_);
-    Run();
+    loop_.Call(&PrefillCore::OnMessage, from, std::move(message));
   };
   events.heartbeat = [this](NodeId to) {
-    handoff::Heartbeat heartbeat = core_.MakeHeartbeat(SteadyNow(), to);
+    handoff::Heartbeat heartbeat = loop_.core().MakeHeartbeat(SteadyNow(), to);
     heartbeat.metrics = Metrics();
     return heartbeat;
   };
   return events;
 }
 
-// --- actions
-
-void PrefillService::Run() {
-  if (std::exchange(running_, true)) return;  // the loop below takes what was appended
-  while (!actions_.empty()) {
-    Actions batch = std::exchange(actions_, {});
-    for (Action& action : batch) {
-      std::visit([this](auto& a) { Do(a); }, action);
-    }
+void PrefillService::Do(handoff::Send& action) {
+  if (auto* heartbeat = std::get_if<handoff::Heartbeat>(&action.message)) {
+    heartbeat->metrics = Metrics();
   }
-  running_ = false;
-  timer_.Set(core_.NextDeadline(), [this] {
-    core_.OnTime(SteadyNow(), actions_);
-    Run();
-  });
-  if (drained_ && core_.drained()) std::exchange(drained_, nullptr)();
-}
-
-// --- from outside
-
-void PrefillService::OnStrand(std::function<void()> what) {
-  std::promise<void> done;
-  strand_.Post([&] {
-    what();
-    done.set_value();
-  });
-  done.get_future().wait();
-}
-
-void PrefillService::BeginDrain(std::function<void()> drained) {
-  strand_.Post([this, drained = std::move(drained)]() mutable {
-    drained_ = std::move(drained);
-    core_.BeginDrain(SteadyNow(), actions_);
-    Run();
-  });
+  peers_->Send(action.to, action.message);
 }
 
 std::vector<handoff::NodeMetric> PrefillService::Metrics() const {
-  std::vector<handoff::NodeMetric> metrics = MetricsOf(core_.stats());
+  std::vector<handoff::NodeMetric> metrics = MetricsOf(loop_.core().stats());
   metrics.push_back({"pending_transfers", static_cast<std::int64_t>(pusher_->num_pending())});
   return metrics;
 }
 
 std::string PrefillService::Report() {
-  std::string out;
   std::vector<handoff::NodeMetric> metrics;
-  OnStrand([&] { metrics = Metrics(); });
-  for (const handoff::NodeMetric& metric : metrics) {
-    out += fmt::format("{}{}={}", out.empty() ? "" : " ", metric.name, metric.value);
-  }
-  return out;
+  loop_.OnStrand([&] { metrics = Metrics(); });
+  return worker::ToText(metrics);
 }
 
 }  // namespace tandem::prefill_node

@@ -18,6 +18,7 @@
 #include "common/net/endpoint.h"
 #include "common/net/io_threads.h"
 #include "common/net/strand.h"
+#include "common/worker/core_loop.h"
 #include "common/worker/engine_thread.h"
 #include "common/worker/node_program.h"
 #include "common/worker/peer_table.h"
@@ -51,7 +52,9 @@ class PrefillService final : public worker::NodeService {
 
   const net::HostPort& address() const override { return address_; }
 
-  void BeginDrain(std::function<void()> drained) override;
+  void BeginDrain(Duration budget) override { loop_.BeginDrain(budget); }
+  void WatchDrain(worker::DrainEvents events) override { loop_.WatchDrain(std::move(events)); }
+  scheduler::StepProgress Progress() override { return loop_.Progress(); }
   std::string Report() override;
 
  private:
@@ -61,27 +64,18 @@ class PrefillService final : public worker::NodeService {
   worker::EngineThread::Events EngineEvents();
   worker::PeerTable::Events PeerEvents();
 
-  void Run();
-  void Do(handoff::Send& action) { peers_->Send(action.to, action.message); }
-  void Do(StartStep& action) {
-    if (!stopping_) engine_->Run(action.step, action.batch);
-  }
+  void Do(handoff::Send& action);
+  void Do(StartStep& action) { engine_->Run(action.step, action.batch); }
   void Do(Push& action) { pusher_->Do(action); }
   void Do(AbortPush& action) { pusher_->Do(action); }
   void Do(StartProbe& action) { pusher_->Do(action); }
   void Do(DialSinks& action) { peers_->SetDialed(action.sinks); }
   std::vector<handoff::NodeMetric> Metrics() const;
-  void OnStrand(std::function<void()> what);
 
   const PrefillConfig config_;
   net::IoThreads io_{1};
   net::Strand strand_{io_};
-  PrefillCore core_;
-  net::Timer timer_{strand_};
-  Actions actions_;
-  bool running_ = false;
-  bool stopping_ = false;  // the engine takes no further step
-  std::function<void()> drained_;
+  worker::CoreLoop<PrefillCore, Action> loop_;
   handoff::Hello own_;
   net::HostPort address_;
   std::unique_ptr<KvPusher> pusher_;

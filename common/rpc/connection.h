@@ -36,7 +36,8 @@ class Connection {
     // The peer's Hello. Nothing more is delivered until Accept() or Refuse(), at once or later.
     std::function<void(const handoff::Hello&)> on_hello;
     std::function<void(handoff::Message)> on_message;
-    // Why it ended: Unavailable (peer gone), DeadlineExceeded (peer silent), FailedPrecondition (a Hello was refused:
+    // Why it ended: Unavailable (peer gone), Cancelled (peer gone after a heartbeat that said
+    // draining), DeadlineExceeded (peer silent), FailedPrecondition (a Hello was refused:
     // "model_instance: …"), InvalidArgument (the peer sent nonsense), ResourceExhausted (the peer
     // does not read), or what Close() was given.
     std::function<void(const Status&)> on_closed;

@@ -119,6 +119,12 @@ struct Dialing : std::enable_shared_from_this<Dialing> {
         socket, found, [self = shared_from_this()](const error_code& error, const tcp::endpoint&) {
           if (self->done == nullptr) return;
           if (error) return self->Fail(error.message());
+          error_code ignored;
+          if (self->socket.local_endpoint(ignored) == self->socket.remote_endpoint(ignored)) {
+            // Where nobody listens on a port of the ephemeral range, TCP may connect the socket to
+            // itself, which would keep that port from its owner.
+            return self->Fail("connected to itself");
+          }
           self->Finish(ConnectionPtr(std::make_shared<TcpConnection>(
               self->own, self->owner, std::move(self->socket), self->options, /*dialed=*/true)));
         });

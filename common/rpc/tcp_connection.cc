@@ -84,7 +84,7 @@ void TcpConnection::ReadHeader() {
       [self = shared_from_this()](const error_code& error, std::size_t) {
         if (self->state_ == State::kClosed) return;
         if (error) {
-          self->Finish(Unavailable("{}: connection lost: {}", self->remote_, error.message()));
+          self->Lost(error.message());
           return;
         }
         std::uint32_t size = 0;
@@ -110,7 +110,7 @@ void TcpConnection::ReadBody(std::uint32_t size) {
       [self = shared_from_this()](const error_code& error, std::size_t) {
         if (self->state_ == State::kClosed) return;
         if (error) {
-          self->Finish(Unavailable("{}: connection lost: {}", self->remote_, error.message()));
+          self->Lost(error.message());
           return;
         }
         self->last_heard_ = SteadyNow();
@@ -156,6 +156,9 @@ void TcpConnection::OnMessage(handoff::Message message) {
   if (auto* hello = std::get_if<handoff::Hello>(&message)) {
     OnHello(std::move(*hello));
     return;
+  }
+  if (const auto* heartbeat = std::get_if<handoff::Heartbeat>(&message)) {
+    peer_drains_ = heartbeat->draining;
   }
   if (state_ != State::kOpen) {
     Finish(InvalidArgument("{}: {} before Hello", remote_, handoff::MessageName(message)));
@@ -278,7 +281,7 @@ void TcpConnection::Write() {
       socket_, buffers, [self = shared_from_this()](const error_code& error, std::size_t bytes) {
         if (self->state_ == State::kClosed) return;
         if (error) {
-          self->Finish(Unavailable("{}: connection lost: {}", self->remote_, error.message()));
+          self->Lost(error.message());
           return;
         }
         self->unsent_bytes_ -= bytes;
@@ -322,6 +325,11 @@ void TcpConnection::CloseAfterWriting(Status reason) {
 void TcpConnection::EndSending() {
   error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
+}
+
+void TcpConnection::Lost(const std::string& why) {
+  Finish(peer_drains_ ? Cancelled("{}: has drained and ended", remote_)
+                      : Unavailable("{}: connection lost: {}", remote_, why));
 }
 
 void TcpConnection::Finish(Status reason) {

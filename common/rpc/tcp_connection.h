@@ -63,6 +63,8 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   // Takes no further message; what is queued is still written, for a second at most.
   void CloseAfterWriting(Status reason);
   void EndSending();
+  // The socket failed or ended.
+  void Lost(const std::string& why);
   void Finish(Status reason);
 
   const net::Strand io_;
@@ -84,6 +86,8 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   std::size_t unsent_bytes_ = 0;
   bool reading_paused_ = false;
   bool heartbeat_asked_ = false;
+  Time heartbeat_asked_at_{};
+  bool peer_drains_ = false;  // its last heartbeat said so: its end will be in order
   Time last_heard_{};
   Status close_reason_;
   std::map<std::uint64_t, PendingPing> pings_;

@@ -26,11 +26,13 @@ void TcpConnection::SendHeartbeat() {
     return;
   }
   if (heartbeat_asked_) {
-    // The owner is busy: its numbers come later, the sign of life does not.
-    Queue(proto::Encode(handoff::Ping{.nonce = 0}));
+    // The owner is busy: its numbers come later, the sign of life does not. But nobody vouches for
+    // an owner that is stuck.
+    if (SteadyNow() - heartbeat_asked_at_ < options_.owner_limit) Queue(proto::Encode(handoff::Ping{.nonce = 0}));
     return;
   }
   heartbeat_asked_ = true;
+  heartbeat_asked_at_ = SteadyNow();
   owner_.Post([self = shared_from_this()] {
     if (self->handlers_ == nullptr) return;
     self->io_.Post([self, frame = proto::Encode(self->handlers_->heartbeat())]() mutable {

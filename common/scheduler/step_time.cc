@@ -1,5 +1,7 @@
 #include "common/scheduler/step_time.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 
 namespace tandem::scheduler {
@@ -36,6 +38,14 @@ bool SolveSubset(const std::array<std::array<double, 3>, 3>& xx, const std::arra
 }
 
 }  // namespace
+
+Duration StuckAfter(double predicted_s) {
+  constexpr Duration kLeast = std::chrono::seconds(10);
+  constexpr double kFactor = 20;
+  constexpr double kMostSeconds = 3600;
+  return std::max(kLeast, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
+                              std::min(kFactor * predicted_s, kMostSeconds))));
+}
 
 void StepTimeFit::Observe(double tokens, double pairs, Duration took) {
   const std::array<double, 3> x = {1 / kScale[0], tokens / kScale[1], pairs / kScale[2]};

@@ -29,6 +29,17 @@ constexpr double ChunkPairs(std::int64_t first, std::int64_t count) {
          static_cast<double>(count) * static_cast<double>(count + 1) / 2;
 }
 
+// A step that runs for longer than this is stuck: max(10 s, 20 × its prediction).
+Duration StuckAfter(double predicted_s);
+
+// The step that the engine works on, from its start and end alone: it ages for as long as the
+// engine does not answer, whatever other threads do.
+struct StepProgress {
+  std::uint64_t number = 0;
+  Duration running_for{0};   // zero: no step runs
+  Duration stuck_after{0};   // of this step
+};
+
 class StepTimeFit {
  public:
   void Observe(double tokens, double pairs, Duration took);

@@ -30,6 +30,8 @@ void NodeFlags::AddTo(config::ProgramOptions& options) {
   options.Add("log-level", "LEVEL", "what is logged", Choice(&log_level, log::LevelNames()));
   options.Add("parent-pid", "PID", "stop when that process ends; 0: none",
               Int(&parent_pid, 0, 1 << 30));
+  options.Add("progress-fd", "FD", "tell a supervisor there of the engine's steps; -1: none",
+              Int(&progress_fd, -1, 1 << 20));
 }
 
 Status NodeFlags::Validate() const {

@@ -28,7 +28,8 @@ struct NodeFlags {
   int nice = 0;  // the program sets its default
   Duration drain_timeout = std::chrono::seconds(10);
   std::string log_level = "info";
-  int parent_pid = 0;  // 0: none
+  int parent_pid = 0;    // 0: none
+  int progress_fd = -1;  // -1: none
 
   // Adds every flag; `this` must outlive `options`.
   void AddTo(config::ProgramOptions& options);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
@@ -18,7 +19,10 @@
 namespace tandem::worker {
 namespace {
 
-enum class Event { kStop, kHurry, kReport, kDrained };
+enum class Event { kStop, kHurry, kReport, kDraining, kDrained };
+
+// How often the supervisor hears of the engine's steps, and a drain is logged.
+constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
 
 // What the main thread waits for. Thread-safe.
 class EventQueue {
@@ -56,17 +60,45 @@ Status WritePortFile(const std::string& path, const net::HostPort& address) {
   return OkStatus();
 }
 
-void Drain(NodeService& service, EventQueue& events, Duration limit) {
-  service.BeginDrain([&events] { events.Push(Event::kDrained); });
-  const Deadline deadline = Deadline::After(SteadyNow(), limit);
+// "step running_ms stuck_after_ms\n" for the supervisor. A full pipe means that it does not read:
+// nobody waits for it.
+void WriteProgress(int fd, const scheduler::StepProgress& progress) {
+  if (fd < 0) return;
+  const std::string line =
+      fmt::format("{} {:.0f} {:.0f}\n", progress.number, ToMillis(progress.running_for),
+                  ToMillis(progress.stuck_after));
+  [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
+}
+
+// Until the node has drained, at a signal's or a router's wish.
+void Attend(NodeService& service, EventQueue& events, const NodeFlags& flags) {
+  bool draining = false;
+  Time tick = SteadyNow();
   while (true) {
-    const std::optional<Event> event = events.Wait(deadline);
-    if (event == Event::kReport) {
-      log::Info("node.report", "{}", service.Report());
+    const std::optional<Event> event = events.Wait(Deadline(tick));
+    if (!event.has_value()) {  // asks the strand: where that hangs, nothing is written
+      WriteProgress(flags.progress_fd, service.Progress());
+      if (draining) log::Info("node.draining", "{}", service.Report());
+      tick = SteadyNow() + kProgressEvery;
       continue;
     }
-    log::Info("node.drained", "complete={}", event == Event::kDrained);
-    return;
+    switch (*event) {
+      case Event::kReport:
+        log::Info("node.report", "{}", service.Report());
+        break;
+      case Event::kStop:
+        service.BeginDrain(flags.drain_timeout);
+        break;
+      case Event::kHurry:
+        service.BeginDrain(Duration(0));
+        break;
+      case Event::kDraining:
+        draining = true;
+        log::Info("node.draining", "{}", service.Report());
+        break;
+      case Event::kDrained:
+        return;
+    }
   }
 }
 
@@ -78,16 +110,10 @@ Status Serve(NodeProgram& program, EventQueue& events, std::atomic<bool>& loadin
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<NodeService> service, program.start(model, flags));
   TANDEM_RETURN_IF_ERROR(WritePortFile(flags.port_file, service->address()));
   log::Info("node.listening", "address={} name={}", service->address().ToString(), flags.name);
-  while (true) {
-    const std::optional<Event> event = events.Wait(Deadline());
-    if (event == Event::kReport) {
-      log::Info("node.report", "{}", service->Report());
-    } else {
-      break;
-    }
-  }
-  Drain(*service, events, flags.drain_timeout);
-  log::Info("node.report", "{}", service->Report());
+  service->WatchDrain({.begun = [&events] { events.Push(Event::kDraining); },
+                       .drained = [&events] { events.Push(Event::kDrained); }});
+  Attend(*service, events, flags);
+  log::Info("node.drained", "{}", service->Report());
   service.reset();
   if (!flags.port_file.empty()) ::unlink(flags.port_file.c_str());
   log::Info("node.stopped");

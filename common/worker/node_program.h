@@ -9,10 +9,17 @@
 #include "common/base/status.h"
 #include "common/config/program_options.h"
 #include "common/net/endpoint.h"
+#include "common/scheduler/step_time.h"
 #include "common/worker/loaded_model.h"
 #include "common/worker/node_flags.h"
 
 namespace tandem::worker {
+
+// Called once each, on some thread.
+struct DrainEvents {
+  std::function<void()> begun;    // by BeginDrain or by a router's Drain
+  std::function<void()> drained;  // nothing is left to do
+};
 
 // A running node, as its program sees it. Called by one thread.
 class NodeService {
@@ -20,8 +27,12 @@ class NodeService {
   // Closes all connections, which cancels what runs, and ends the threads.
   virtual ~NodeService() = default;
   virtual const net::HostPort& address() const = 0;
-  // Takes nothing new; `drained` runs once, on some thread, when all is finished.
-  virtual void BeginDrain(std::function<void()> drained) = 0;
+  // Takes nothing new; what has not ended within `budget` is moved. A further call can only shorten
+  // the budget.
+  virtual void BeginDrain(Duration budget) = 0;
+  // Replaces those of an earlier call.
+  virtual void WatchDrain(DrainEvents events) = 0;
+  virtual scheduler::StepProgress Progress() = 0;
   // The node's numbers as "name=value …", for a log line.
   virtual std::string Report() = 0;
 };

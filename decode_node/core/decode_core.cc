@@ -1,5 +1,6 @@
 #include "decode_node/core/decode_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -127,8 +128,8 @@ void DecodeCore::Impl::OnMessage(Time now, NodeId from, const handoff::Message& 
       OnCancel(from, *m, out);
     } else if (const auto* m = std::get_if<handoff::Credit>(&message)) {
       OnCredit(from, *m);
-    } else if (std::holds_alternative<handoff::Drain>(message)) {
-      BeginDrain();
+    } else if (const auto* m = std::get_if<handoff::Drain>(&message)) {
+      BeginDrain(now, m->budget, out);
     } else if (!std::holds_alternative<handoff::Heartbeat>(message)) {
       ++counters_.stale_messages;
     }
@@ -165,11 +166,41 @@ void DecodeCore::Impl::OnTime(Time now, Actions& out) {
     ++counters_.leases_expired;
     Quarantine(*reservation, Reason::kExpired, out);
   }
+  if (draining() && !moved_ && drain_end_ <= now) MoveAll(out);
+}
+
+Time DecodeCore::Impl::NextDeadline() const {
+  return draining() && !moved_ ? std::min(leases_.next(), drain_end_) : leases_.next();
+}
+
+// --- draining
+
+void DecodeCore::Impl::BeginDrain(Time now, Duration budget, Actions& out) {
+  const bool first = !draining();
+  drain_end_ =
+      std::min(drain_end_, now + std::clamp(budget, Duration(0), handoff::kDrainBudgetMax));
+  if (first) {  // peers choose others from now on, and know that the end will be in order
+    for (const auto& [id, router] : routers_) SendTo(id, MakeHeartbeat(now, id), out);
+    for (const auto& [id, source] : sources_) SendTo(id, MakeHeartbeat(now, id), out);
+  }
+  if (drain_end_ <= now) MoveAll(out);
+}
+
+void DecodeCore::Impl::MoveAll(Actions& out) {
+  moved_ = true;
+  for (const PlacementKey& key : KeysWhere([](const Reservation&) { return true; })) {
+    Reservation& reservation = *Find(key);
+    if (reservation.machine.state() == Machine::State::kJoined) {
+      FailSequence(reservation, Reason::kDraining, out);
+    } else if (reservation.machine.state() == Machine::State::kReserved) {
+      Quarantine(reservation, Reason::kDraining, out);
+    }
+  }
 }
 
 // A stopped writer may hold quarantined blocks for long; nothing of ours waits for them.
 bool DecodeCore::Impl::drained() const {
-  if (!draining_ || !remainders_.empty()) return false;
+  if (!draining() || !remainders_.empty()) return false;
   for (const auto& [key, reservation] : reservations_) {
     if (reservation->machine.state() != Machine::State::kQuarantined) return false;
   }
@@ -179,7 +210,7 @@ bool DecodeCore::Impl::drained() const {
 handoff::Heartbeat DecodeCore::Impl::MakeHeartbeat(Time now, NodeId to) {
   handoff::Heartbeat heartbeat;
   heartbeat.free_blocks = cache_.counts().available();
-  heartbeat.draining = draining_;
+  heartbeat.draining = draining();
   auto router = routers_.find(to);
   if (router == routers_.end()) return heartbeat;
   heartbeat.running = static_cast<std::uint32_t>(sequences_.size());
@@ -191,6 +222,13 @@ handoff::Heartbeat DecodeCore::Impl::MakeHeartbeat(Time now, NodeId to) {
   router->second.cache_cursor = cache_.Changes(router->second.cache_cursor, 1024,
                                                heartbeat.cached_added, heartbeat.cached_removed);
   return heartbeat;
+}
+
+scheduler::StepProgress DecodeCore::Impl::progress(Time now) const {
+  if (!step_.running) return {.number = step_.number};
+  return {.number = step_.number,
+          .running_for = std::max(now - step_.started, Duration(1)),
+          .stuck_after = step_.stuck_after};
 }
 
 DecodeStats DecodeCore::Impl::stats() const {

@@ -16,6 +16,7 @@
 #include "common/handoff/events.h"
 #include "common/kv/block_counts.h"
 #include "common/kv/layout.h"
+#include "common/scheduler/step_time.h"
 #include "common/sequence/batch.h"
 #include "decode_node/core/actions.h"
 
@@ -97,9 +98,12 @@ class DecodeCore {
   // The engine could not run it: its sequences fail as internal.
   void StepFailed(Time now, std::uint64_t step, Actions& out);
 
-  // Takes no new reservations; drained() once all sequences ended.
-  void BeginDrain(Time now, Actions& out);
-  bool drained() const;
+  // Takes no new reservations and says so to all peers at once. What has not ended within `budget`
+  // is given up: sequences fail as draining, so that their router moves them, reservations are
+  // quarantined, so that their source places them elsewhere. A later call can only shorten it.
+  void BeginDrain(Time now, Duration budget, Actions& out);
+  bool draining() const;
+  bool drained() const;  // nothing is left to do
 
   void OnTime(Time now, Actions& out);
   Time NextDeadline() const;
@@ -107,6 +111,7 @@ class DecodeCore {
   // For `to`, a router or a source; takes the prefix-cache changes not yet told to that router.
   handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
   DecodeStats stats() const;
+  scheduler::StepProgress progress(Time now) const;
 
  private:
   class Impl;

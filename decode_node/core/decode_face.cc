@@ -57,11 +57,17 @@ void DecodeCore::StepFailed(Time now, std::uint64_t step, Actions& out) {
   impl_->StepFailed(now, step, out);
   impl_->TryStep(now, out);
 }
-void DecodeCore::BeginDrain(Time, Actions&) { impl_->BeginDrain(); }
+void DecodeCore::BeginDrain(Time now, Duration budget, Actions& out) {
+  impl_->BeginDrain(now, budget, out);
+}
+bool DecodeCore::draining() const { return impl_->draining(); }
 bool DecodeCore::drained() const { return impl_->drained(); }
 void DecodeCore::OnTime(Time now, Actions& out) {
   impl_->OnTime(now, out);
   impl_->TryStep(now, out);
+}
+scheduler::StepProgress DecodeCore::progress(Time now) const {
+  return impl_->progress(now);
 }
 Time DecodeCore::NextDeadline() const { return impl_->NextDeadline(); }
 handoff::Heartbeat DecodeCore::MakeHeartbeat(Time now, NodeId to) {

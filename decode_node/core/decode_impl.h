@@ -36,11 +36,13 @@ class DecodeCore::Impl {
   void StepDone(Time now, std::uint64_t step, std::span<const sequence::SampledToken> results,
                 Duration took, Actions& out);
   void StepFailed(Time now, std::uint64_t step, Actions& out);
-  void BeginDrain() { draining_ = true; }
+  void BeginDrain(Time now, Duration budget, Actions& out);
+  bool draining() const { return drain_end_ != kNever; }
   bool drained() const;
   void OnTime(Time now, Actions& out);
+  scheduler::StepProgress progress(Time now) const;
   void TryStep(Time now, Actions& out);
-  Time NextDeadline() const { return leases_.next(); }
+  Time NextDeadline() const;
   handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
   DecodeStats stats() const;
 
@@ -81,6 +83,7 @@ class DecodeCore::Impl {
     bool running = false;
     Time started{};
     double kv_tokens = 0;
+    Duration stuck_after{0};
     std::vector<Reservation*> items;  // [slices]
     sequence::Batch batch;
   };
@@ -124,6 +127,7 @@ class DecodeCore::Impl {
   kv::BlockCount GivesBack(const Reservation& reservation) const;
 
   // decode_core.cc
+  void MoveAll(Actions& out);
   void OnCancel(handoff::NodeId from, const handoff::Cancel& message, Actions& out);
   void OnCredit(handoff::NodeId from, const handoff::Credit& message);
   void SendTo(handoff::NodeId to, handoff::Message message, Actions& out);
@@ -143,7 +147,8 @@ class DecodeCore::Impl {
   Step step_;
   std::size_t turn_ = 0;
   scheduler::StepTimeFit fit_;
-  bool draining_ = false;
+  Time drain_end_ = kNever;  // when what is left is moved; kNever: not draining
+  bool moved_ = false;       // what was left at the end of the budget
   std::uint64_t next_tag_ = 1;
   std::uint64_t next_ticket_ = 1;
   DecodeStats counters_;

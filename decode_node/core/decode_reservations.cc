@@ -67,7 +67,7 @@ void DecodeCore::Impl::OnReserve(Time now, NodeId from, const handoff::Reserve& 
     reason = Reason::kStale;
   } else if (message.model_instance != config_.model_instance) {
     reason = Reason::kModelMismatch;
-  } else if (draining_) {
+  } else if (draining()) {
     reason = Reason::kDraining;
   } else if (with_headroom > capacity || tokens > config_.max_context.value()) {
     reason = Reason::kTooLong;

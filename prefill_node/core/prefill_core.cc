@@ -84,7 +84,7 @@ void PrefillCore::Impl::OnPrefill(Time now, NodeId from, const handoff::Prefill&
     const auto tokens = static_cast<std::int64_t>(message.tokens->size());
     if (message.model_instance != config_.model_instance) {
       reason = Reason::kModelMismatch;
-    } else if (draining_node_) {
+    } else if (draining()) {
       reason = Reason::kDraining;
     } else if (tokens > config_.max_context.value() ||
                BlocksOf(TokenCount(static_cast<std::int32_t>(tokens))) >
@@ -166,6 +166,29 @@ void PrefillCore::Impl::Free(Task& task) {
   task.blocks.clear();
 }
 
+// --- draining
+
+void PrefillCore::Impl::BeginDrain(Time now, Duration budget, Actions& out) {
+  const bool first = !draining();
+  drain_end_ =
+      std::min(drain_end_, now + std::clamp(budget, Duration(0), handoff::kDrainBudgetMax));
+  if (first) {  // peers choose others from now on, and know that the end will be in order
+    for (const auto& [id, router] : routers_) SendTo(id, MakeHeartbeat(now, id), out);
+    for (const auto& [id, sink] : sinks_) SendTo(id, MakeHeartbeat(now, id), out);
+  }
+  if (drain_end_ <= now) MoveTasks(now, out);
+}
+
+void PrefillCore::Impl::MoveTasks(Time now, Actions& out) {
+  moved_ = true;
+  while (!tasks_.empty()) FailTask(now, *tasks_.begin()->second, Reason::kDraining, out);
+}
+
+bool PrefillCore::Impl::drained() const {
+  if (!draining() || !tasks_.empty()) return false;
+  return gave_up_ || (draining_.empty() && remainders_.empty());
+}
+
 // --- messages and time
 
 void PrefillCore::Impl::OnMessage(Time now, NodeId from, const handoff::Message& message,
@@ -182,8 +205,8 @@ void PrefillCore::Impl::OnMessage(Time now, NodeId from, const handoff::Message&
       OnCancel(now, from, *m, out);
     } else if (const auto* m = std::get_if<handoff::Peers>(&message)) {
       OnPeers(from, *m, out);
-    } else if (std::holds_alternative<handoff::Drain>(message)) {
-      BeginDrain();
+    } else if (const auto* m = std::get_if<handoff::Drain>(&message)) {
+      BeginDrain(now, m->budget, out);
     } else if (!std::holds_alternative<handoff::Heartbeat>(message)) {
       ++counters_.stale_messages;
     }
@@ -228,6 +251,9 @@ void PrefillCore::Impl::OnTime(Time now, Actions& out) {
     DropAndPlace(now, *task, Reason::kNoSink, out);
   }
   SinkTimers(now, out);
+  if (!draining()) return;
+  if (!moved_ && drain_end_ <= now) MoveTasks(now, out);
+  if (moved_ && drain_end_ + handoff::kDrainGrace <= now) gave_up_ = true;
 }
 
 Time PrefillCore::Impl::NextDeadline() const {
@@ -235,11 +261,13 @@ Time PrefillCore::Impl::NextDeadline() const {
   for (const auto& [id, sink] : sinks_) {
     if (sink.connected) next = std::min({next, sink.renew_at, sink.probe_at});
   }
-  return next;
+  if (!draining() || gave_up_) return next;
+  return std::min(next, moved_ ? drain_end_ + handoff::kDrainGrace : drain_end_);
 }
 
 handoff::Heartbeat PrefillCore::Impl::MakeHeartbeat(Time now, NodeId to) {
   handoff::Heartbeat heartbeat;
+  heartbeat.draining = draining();
   auto router = routers_.find(to);
   if (router == routers_.end()) return heartbeat;
   heartbeat.queued = static_cast<std::uint32_t>(queued_.size());
@@ -249,7 +277,6 @@ handoff::Heartbeat PrefillCore::Impl::MakeHeartbeat(Time now, NodeId to) {
   }
   heartbeat.free_blocks = cache_.counts().available();
   heartbeat.quarantined_blocks = cache_.counts().quarantined;
-  heartbeat.draining = draining_node_;
   heartbeat.step_number = step_.number;
   if (step_.running) heartbeat.step_running_for = now - step_.started;
   heartbeat.fit = {fit_.time().fixed_s, fit_.time().per_token_s, fit_.time().per_pair_s};
@@ -259,6 +286,13 @@ handoff::Heartbeat PrefillCore::Impl::MakeHeartbeat(Time now, NodeId to) {
   router->second.cache_cursor = cache_.Changes(router->second.cache_cursor, 1024,
                                                heartbeat.cached_added, heartbeat.cached_removed);
   return heartbeat;
+}
+
+scheduler::StepProgress PrefillCore::Impl::progress(Time now) const {
+  if (!step_.running) return {.number = step_.number};
+  return {.number = step_.number,
+          .running_for = std::max(now - step_.started, Duration(1)),
+          .stuck_after = step_.stuck_after};
 }
 
 PrefillStats PrefillCore::Impl::stats() const {

@@ -16,6 +16,7 @@
 #include "common/handoff/events.h"
 #include "common/kv/block_counts.h"
 #include "common/kv/layout.h"
+#include "common/scheduler/step_time.h"
 #include "common/sequence/batch.h"
 #include "prefill_node/core/actions.h"
 
@@ -101,9 +102,12 @@ class PrefillCore {
                     std::uint64_t checksum, Actions& out);
   void ProbeFailed(Time now, handoff::NodeId sink, std::uint64_t nonce, Actions& out);
 
-  // Takes nothing new; drained() once all is finished.
-  void BeginDrain(Time now, Actions& out);
-  bool drained() const;
+  // Takes nothing new and says so to all peers at once. What is not handed over within `budget`
+  // fails as draining, so that its router moves it; a later call can only shorten the budget.
+  // Blocks stay pinned while a write from them is outstanding (kDrainGrace at most).
+  void BeginDrain(Time now, Duration budget, Actions& out);
+  bool draining() const;
+  bool drained() const;  // nothing is left to do
 
   void OnTime(Time now, Actions& out);
   Time NextDeadline() const;
@@ -111,6 +115,7 @@ class PrefillCore {
   // For `to`, a router or a sink; takes the prefix-cache changes not yet told to that router.
   handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
   PrefillStats stats() const;
+  scheduler::StepProgress progress(Time now) const;
 
  private:
   class Impl;

@@ -62,11 +62,17 @@ void PrefillCore::ProbeFailed(Time now, NodeId sink, std::uint64_t nonce, Action
   impl_->ProbeEnded(now, sink, nonce, false, out);
   impl_->TryStep(now, out);
 }
-void PrefillCore::BeginDrain(Time, Actions&) { impl_->BeginDrain(); }
+void PrefillCore::BeginDrain(Time now, Duration budget, Actions& out) {
+  impl_->BeginDrain(now, budget, out);
+}
+bool PrefillCore::draining() const { return impl_->draining(); }
 bool PrefillCore::drained() const { return impl_->drained(); }
 void PrefillCore::OnTime(Time now, Actions& out) {
   impl_->OnTime(now, out);
   impl_->TryStep(now, out);
+}
+scheduler::StepProgress PrefillCore::progress(Time now) const {
+  return impl_->progress(now);
 }
 Time PrefillCore::NextDeadline() const { return impl_->NextDeadline(); }
 handoff::Heartbeat PrefillCore::MakeHeartbeat(Time now, NodeId to) {

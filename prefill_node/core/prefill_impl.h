@@ -38,9 +38,11 @@ class PrefillCore::Impl {
   void ProbeWritten(handoff::NodeId sink, std::uint64_t nonce, ByteCount bytes,
                     std::uint64_t checksum, Actions& out);
   void ProbeEnded(Time now, handoff::NodeId sink, std::uint64_t nonce, bool ok, Actions& out);
-  void BeginDrain() { draining_node_ = true; }
-  bool drained() const { return draining_node_ && tasks_.empty() && draining_.empty(); }
+  void BeginDrain(Time now, Duration budget, Actions& out);
+  bool draining() const { return drain_end_ != kNever; }
+  bool drained() const;
   void OnTime(Time now, Actions& out);
+  scheduler::StepProgress progress(Time now) const;
   void TryStep(Time now, Actions& out);
   Time NextDeadline() const;
   handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
@@ -76,6 +78,7 @@ class PrefillCore::Impl {
     bool connected = false;
     bool usable = false;   // its last probe succeeded
     bool full = false;     // it refused for lack of room; then free_blocks counts
+    bool draining = false; // takes nothing new
     bool limited = false;  // pushes wait for outstanding bytes to fall
     kv::BlockCount free_blocks{0};
     ByteCount outstanding{0};
@@ -95,6 +98,7 @@ class PrefillCore::Impl {
     std::int32_t layers_done = 0;
     double tokens = 0;
     double pairs = 0;
+    Duration stuck_after{0};
     std::vector<Task*> tasks;  // [slices]
     sequence::Batch batch;
   };
@@ -102,6 +106,7 @@ class PrefillCore::Impl {
   // prefill_core.cc: requests and their end.
   void OnPrefill(Time now, handoff::NodeId from, const handoff::Prefill& message, Actions& out);
   void OnCancel(Time now, handoff::NodeId from, const handoff::Cancel& message, Actions& out);
+  void MoveTasks(Time now, Actions& out);
   void OnPeers(handoff::NodeId from, const handoff::Peers& message, Actions& out);
   void FailTask(Time now, Task& task, handoff::Reason reason, Actions& out);
   // Ends a task for good; `task` is gone afterwards, or lives on as the running step's remainder.
@@ -166,7 +171,9 @@ class PrefillCore::Impl {
   handoff::DeadlineQueue<handoff::PlacementKey> returns_;  // lost sinks that may have joined
   Step step_;
   scheduler::StepTimeFit fit_;
-  bool draining_node_ = false;
+  Time drain_end_ = kNever;  // when what is left is moved; kNever: not draining
+  bool moved_ = false;       // what was left at the end of the budget
+  bool gave_up_ = false;     // on writes outstanding after the grace
   std::uint64_t next_tag_ = 1;
   std::uint64_t next_ticket_ = 1;
   std::uint64_t next_nonce_ = 1;

@@ -29,7 +29,7 @@ void PrefillCore::Impl::Place(Time now, Task& task, Actions& out) {
   const bool is_first = waiting_.empty() || waiting_.begin()->first >= task.tag;
   auto usable = [&](std::string_view name) {
     const Sink* sink = FindSink(SinkByName(name));
-    return sink != nullptr && sink->usable;
+    return sink != nullptr && sink->usable && !sink->draining;
   };
   auto has_room = [&](std::string_view name) {
     if (!usable(name)) return false;

@@ -34,7 +34,7 @@ void PrefillCore::Impl::SinkConnected(Time now, NodeId id, const handoff::Hello&
   if (sink.connected) SinkLost(now, id, out);
   sink.hello = hello;
   sink.connected = true;
-  sink.usable = sink.full = false;
+  sink.usable = sink.full = sink.draining = false;
   sink.free_blocks = hello.capacity.num_blocks;
   sink.probe_nonce = 0;
   sink.probe_at = kNever;
@@ -92,6 +92,7 @@ void PrefillCore::Impl::OnSinkHeartbeat(Time now, NodeId from, const handoff::He
                                         Actions& out) {
   Sink& sink = *FindSink(from);
   sink.free_blocks = message.free_blocks;
+  sink.draining = message.draining;
   PlaceWaiting(now, out);
   if (waiting_.empty()) sink.full = false;
 }

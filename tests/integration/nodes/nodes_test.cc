@@ -214,8 +214,10 @@ TEST_P(NodesTest, DrainFinishesWhatRunsAndTakesNothingNew) {
   }
   for (const std::uint64_t number : numbers) router_->Await(number, Phase::kTokens);
   Notification prefill_drained, decode_drained;
-  prefill_[0]->BeginDrain([&] { prefill_drained.Notify(); });
-  decode_[0]->BeginDrain([&] { decode_drained.Notify(); });
+  prefill_[0]->WatchDrain({.begun = {}, .drained = [&] { prefill_drained.Notify(); }});
+  decode_[0]->WatchDrain({.begun = {}, .drained = [&] { decode_drained.Notify(); }});
+  prefill_[0]->BeginDrain(std::chrono::hours(1));
+  decode_[0]->BeginDrain(std::chrono::hours(1));
   const std::uint64_t late = router_->Send(requests[0].prompt, requests[0].params);
   EXPECT_EQ(router_->Await(late).failure, handoff::Reason::kDraining);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
