@@ -59,8 +59,8 @@ Status DecodeService::Open(const model::Model& model, const Options& options) {
   engine.runner.max_context = options.max_context;
   engine.runner.threads = options.threads;
   engine.nice = options.nice;
-  TANDEM_ASSIGN_OR_RETURN(engine_,
-                          worker::EngineThread::Start(model, *arena_, engine, loop_.EngineEvents()));
+  TANDEM_ASSIGN_OR_RETURN(
+      engine_, worker::EngineThread::Start(model, *arena_, engine, loop_.EngineEvents()));
 
   worker::HelloParts hello;
   hello.role = handoff::Role::kDecode;
@@ -101,13 +101,11 @@ KvLanding::Events DecodeService::LandingEvents() {
   events.layer_verified = [this](VerifyTicket ticket, bool ok) {
     loop_.Call(&DecodeCore::LayerVerified, ticket, ok);
   };
-  events.sink_drained = [this](PlacementKey key) {
-    loop_.Call(&DecodeCore::SinkDrained, key);
-  };
+  events.sink_drained = [this](PlacementKey key) { loop_.Call(&DecodeCore::SinkDrained, key); };
   events.data_arrived = [this](PlacementKey key) {
-    loop_.Call([](DecodeCore& core, Time now, PlacementKey arrived, Actions&) {
-      core.DataArrived(now, arrived);
-    }, key);
+    loop_.Call([](DecodeCore& core, Time now, PlacementKey arrived,
+                  Actions&) { core.DataArrived(now, arrived); },
+               key);
   };
   events.writer_gone = [this](NodeId source) { loop_.Call(&DecodeCore::WriterGone, source); };
   events.probe_verified = [this](NodeId source, std::uint64_t nonce, bool ok) {

@@ -93,12 +93,8 @@ KvPusher::Events PrefillService::PusherEvents() {
   events.push_fenced = [this](PushTicket ticket, ByteCount bytes, std::uint64_t checksum) {
     loop_.Call(&PrefillCore::PushFenced, ticket, bytes, checksum);
   };
-  events.push_failed = [this](PushTicket ticket) {
-    loop_.Call(&PrefillCore::PushFailed, ticket);
-  };
-  events.push_drained = [this](PlacementKey key) {
-    loop_.Call(&PrefillCore::PushDrained, key);
-  };
+  events.push_failed = [this](PushTicket ticket) { loop_.Call(&PrefillCore::PushFailed, ticket); };
+  events.push_drained = [this](PlacementKey key) { loop_.Call(&PrefillCore::PushDrained, key); };
   events.probe_written = [this](NodeId sink, std::uint64_t nonce, ByteCount bytes,
                                 std::uint64_t checksum) {
     loop_.Call(&PrefillCore::ProbeWritten, sink, nonce, bytes, checksum);

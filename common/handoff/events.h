@@ -36,7 +36,7 @@ struct Send {
 inline constexpr Duration kLease = std::chrono::seconds(5);
 inline constexpr Duration kRenewEvery = std::chrono::seconds(1);
 inline constexpr Duration kLeaseGrace =
-    std::chrono::milliseconds(100);                               // D adds it, P keeps off it
+    std::chrono::milliseconds(100);  // D adds it, P keeps off it
 inline constexpr Duration kDrainBudgetMax = std::chrono::hours(24);
 // After a drain's budget: for what was moved to end, writes outstanding above all.
 inline constexpr Duration kDrainGrace = std::chrono::seconds(5);

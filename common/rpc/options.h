@@ -13,8 +13,8 @@ struct Options {
   Duration heartbeat_every = std::chrono::milliseconds(250);
   // Nothing heard for this long: the connection is closed, by whoever notices.
   Duration silence_limit = std::chrono::seconds(2);
-  // The owner's strand does not answer for this long: no more signs of life are sent in its name, so
-  // that the peer hears nothing and closes.
+  // The owner's strand does not answer for this long: no more signs of life are sent in its name,
+  // so that the peer hears nothing and closes.
   Duration owner_limit = std::chrono::seconds(10);
   Duration connect_timeout = std::chrono::seconds(2);
   // From connected to both Hellos accepted.

@@ -79,20 +79,19 @@ void TcpConnection::Begin() {
 // --- reading
 
 void TcpConnection::ReadHeader() {
-  asio::async_read(
-      socket_, asio::buffer(header_),
-      [self = shared_from_this()](const error_code& error, std::size_t) {
-        if (self->state_ == State::kClosed) return;
-        if (error) {
-          self->Lost(error.message());
-          return;
-        }
-        std::uint32_t size = 0;
-        for (int i = 3; i >= 0; --i) {
-          size = size << 8 | self->header_[static_cast<std::size_t>(i)];
-        }
-        self->ReadBody(size);
-      });
+  asio::async_read(socket_, asio::buffer(header_),
+                   [self = shared_from_this()](const error_code& error, std::size_t) {
+                     if (self->state_ == State::kClosed) return;
+                     if (error) {
+                       self->Lost(error.message());
+                       return;
+                     }
+                     std::uint32_t size = 0;
+                     for (int i = 3; i >= 0; --i) {
+                       size = size << 8 | self->header_[static_cast<std::size_t>(i)];
+                     }
+                     self->ReadBody(size);
+                   });
 }
 
 void TcpConnection::ReadBody(std::uint32_t size) {
@@ -105,17 +104,16 @@ void TcpConnection::ReadBody(std::uint32_t size) {
     return;
   }
   body_.resize(size);
-  asio::async_read(
-      socket_, asio::buffer(body_),
-      [self = shared_from_this()](const error_code& error, std::size_t) {
-        if (self->state_ == State::kClosed) return;
-        if (error) {
-          self->Lost(error.message());
-          return;
-        }
-        self->last_heard_ = SteadyNow();
-        self->OnFrame();
-      });
+  asio::async_read(socket_, asio::buffer(body_),
+                   [self = shared_from_this()](const error_code& error, std::size_t) {
+                     if (self->state_ == State::kClosed) return;
+                     if (error) {
+                       self->Lost(error.message());
+                       return;
+                     }
+                     self->last_heard_ = SteadyNow();
+                     self->OnFrame();
+                   });
 }
 
 void TcpConnection::OnFrame() {
@@ -277,21 +275,21 @@ void TcpConnection::Write() {
   std::vector<asio::const_buffer> buffers;
   buffers.reserve(in_flight_.size());
   for (const std::string& frame : in_flight_) buffers.push_back(asio::buffer(frame));
-  asio::async_write(
-      socket_, buffers, [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-        if (self->state_ == State::kClosed) return;
-        if (error) {
-          self->Lost(error.message());
-          return;
-        }
-        self->unsent_bytes_ -= bytes;
-        self->in_flight_.clear();
-        if (!self->queued_.empty()) {
-          self->Write();
-        } else if (self->state_ == State::kClosing) {
-          self->EndSending();
-        }
-      });
+  asio::async_write(socket_, buffers,
+                    [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+                      if (self->state_ == State::kClosed) return;
+                      if (error) {
+                        self->Lost(error.message());
+                        return;
+                      }
+                      self->unsent_bytes_ -= bytes;
+                      self->in_flight_.clear();
+                      if (!self->queued_.empty()) {
+                        self->Write();
+                      } else if (self->state_ == State::kClosing) {
+                        self->EndSending();
+                      }
+                    });
 }
 
 // --- closing

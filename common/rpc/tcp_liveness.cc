@@ -28,7 +28,8 @@ void TcpConnection::SendHeartbeat() {
   if (heartbeat_asked_) {
     // The owner is busy: its numbers come later, the sign of life does not. But nobody vouches for
     // an owner that is stuck.
-    if (SteadyNow() - heartbeat_asked_at_ < options_.owner_limit) Queue(proto::Encode(handoff::Ping{.nonce = 0}));
+    if (SteadyNow() - heartbeat_asked_at_ < options_.owner_limit)
+      Queue(proto::Encode(handoff::Ping{.nonce = 0}));
     return;
   }
   heartbeat_asked_ = true;
@@ -52,7 +53,7 @@ void TcpConnection::ScheduleSilenceCheck() {
       self->last_heard_ = now;  // it is we who do not listen
     } else if (now - self->last_heard_ >= self->options_.silence_limit) {
       self->Finish(DeadlineExceeded("{}: nothing heard for {} ms", self->remote_,
-                               ToMillis(self->options_.silence_limit)));
+                                    ToMillis(self->options_.silence_limit)));
       return;
     }
     self->ScheduleSilenceCheck();

@@ -36,8 +36,8 @@ Duration StuckAfter(double predicted_s);
 // engine does not answer, whatever other threads do.
 struct StepProgress {
   std::uint64_t number = 0;
-  Duration running_for{0};   // zero: no step runs
-  Duration stuck_after{0};   // of this step
+  Duration running_for{0};  // zero: no step runs
+  Duration stuck_after{0};  // of this step
 };
 
 class StepTimeFit {

@@ -1,4 +1,5 @@
-// Runs a core (PrefillCore, DecodeCore) on a strand: its clock, its timer, the order of its actions.
+// Runs a core (PrefillCore, DecodeCore) on a strand: its clock, its timer, the order of its
+// actions.
 //
 //   events ── Call(&Core::Event, …) ──► Core ──actions──► `act`, one by one, in order
 //                  Timer ── OnTime ──►

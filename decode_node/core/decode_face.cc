@@ -66,9 +66,7 @@ void DecodeCore::OnTime(Time now, Actions& out) {
   impl_->OnTime(now, out);
   impl_->TryStep(now, out);
 }
-scheduler::StepProgress DecodeCore::progress(Time now) const {
-  return impl_->progress(now);
-}
+scheduler::StepProgress DecodeCore::progress(Time now) const { return impl_->progress(now); }
 Time DecodeCore::NextDeadline() const { return impl_->NextDeadline(); }
 handoff::Heartbeat DecodeCore::MakeHeartbeat(Time now, NodeId to) {
   return impl_->MakeHeartbeat(now, to);

@@ -71,9 +71,7 @@ void PrefillCore::OnTime(Time now, Actions& out) {
   impl_->OnTime(now, out);
   impl_->TryStep(now, out);
 }
-scheduler::StepProgress PrefillCore::progress(Time now) const {
-  return impl_->progress(now);
-}
+scheduler::StepProgress PrefillCore::progress(Time now) const { return impl_->progress(now); }
 Time PrefillCore::NextDeadline() const { return impl_->NextDeadline(); }
 handoff::Heartbeat PrefillCore::MakeHeartbeat(Time now, NodeId to) {
   return impl_->MakeHeartbeat(now, to);

@@ -76,10 +76,10 @@ class PrefillCore::Impl {
   struct Sink {
     handoff::Hello hello;
     bool connected = false;
-    bool usable = false;   // its last probe succeeded
-    bool full = false;     // it refused for lack of room; then free_blocks counts
-    bool draining = false; // takes nothing new
-    bool limited = false;  // pushes wait for outstanding bytes to fall
+    bool usable = false;    // its last probe succeeded
+    bool full = false;      // it refused for lack of room; then free_blocks counts
+    bool draining = false;  // takes nothing new
+    bool limited = false;   // pushes wait for outstanding bytes to fall
     kv::BlockCount free_blocks{0};
     ByteCount outstanding{0};
     Time renew_at = kNever;

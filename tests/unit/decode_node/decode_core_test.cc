@@ -283,6 +283,81 @@ TEST_F(DecodeCoreTest, StreamsToTheLimitAndFreesEverything) {
   EXPECT_EQ(core().stats().blocks.used, kv::BlockCount(0));
 }
 
+TEST_F(DecodeCoreTest, DrainIsAnnouncedAndFinishesWhatRuns) {
+  Connect();
+  JoinOne(Key(1));
+  core().OnMessage(now_, kRouter, handoff::Drain{std::chrono::seconds(10)}, out_);
+  int told = 0;
+  for (const Action& action : out_) {
+    const Send* send = std::get_if<Send>(&action);
+    const auto* m = send == nullptr ? nullptr : std::get_if<handoff::Heartbeat>(&send->message);
+    if (m != nullptr && m->draining) ++told;
+  }
+  EXPECT_EQ(told, 2) << "the router and the source";
+  Reserve(Key(2));
+  ASSERT_NE(Sent<handoff::ReserveRefused>(), nullptr);
+  EXPECT_EQ(Sent<handoff::ReserveRefused>()->reason, Reason::kDraining);
+  EXPECT_FALSE(core().drained());
+  for (int i = 0; i < 3; ++i) FinishStep();
+  EXPECT_EQ(core().stats().finished, 1);
+  EXPECT_TRUE(core().drained());
+}
+
+TEST_F(DecodeCoreTest, DrainOfDWithReservationsLetsThemJoinInTime) {
+  Connect();
+  Reserve(Key(1));
+  core().BeginDrain(now_, std::chrono::seconds(10), out_);
+  EXPECT_FALSE(core().drained());
+  core().LayerVerified(now_, Announce(Key(1)), true, out_);
+  HandOff(Key(1));
+  EXPECT_NE(Sent<handoff::Joined>(), nullptr);
+  EXPECT_EQ(core().stats().sequences, 1);
+}
+
+TEST_F(DecodeCoreTest, DrainMovesWhatIsLeftWhenItsBudgetEnds) {
+  Connect();
+  JoinOne(Key(1), 100);
+  const StartStep step = *Last<StartStep>();
+  Reserve(Key(2));
+  core().BeginDrain(now_, std::chrono::seconds(3), out_);
+  out_.clear();
+  EXPECT_EQ(core().NextDeadline(), now_ + std::chrono::seconds(3));
+  now_ += std::chrono::seconds(3);
+  core().OnTime(now_, out_);
+  ASSERT_NE(Sent<handoff::Failed>(), nullptr);
+  EXPECT_EQ(Sent<handoff::Failed>()->key, Key(1));
+  EXPECT_EQ(Sent<handoff::Failed>()->reason, Reason::kDraining);
+  ASSERT_NE(Sent<handoff::Revoke>(), nullptr);
+  EXPECT_EQ(Sent<handoff::Revoke>()->key, Key(2));
+  EXPECT_FALSE(core().drained()) << "a step runs on its blocks";
+  core().StepDone(now_, step.step, {}, std::chrono::milliseconds(1), out_);
+  EXPECT_TRUE(core().drained());
+  out_.clear();
+  HandOff(Key(2));
+  EXPECT_EQ(Sent<handoff::Rejected>()->reason, Reason::kDraining);
+}
+
+TEST_F(DecodeCoreTest, ASecondDrainHurries) {
+  Connect();
+  JoinOne(Key(1), 100);
+  core().BeginDrain(now_, std::chrono::hours(1), out_);
+  EXPECT_EQ(Sent<handoff::Failed>(), nullptr);
+  core().BeginDrain(now_, Duration(0), out_);
+  ASSERT_NE(Sent<handoff::Failed>(), nullptr);
+  EXPECT_EQ(Sent<handoff::Failed>()->reason, Reason::kDraining);
+}
+
+TEST_F(DecodeCoreTest, ProgressAgesWithTheEnginesStepAlone) {
+  Connect();
+  EXPECT_EQ(core().progress(now_).running_for, Duration(0));
+  JoinOne(Key(1), 100);
+  const scheduler::StepProgress stuck = core().progress(now_ + std::chrono::seconds(30));
+  EXPECT_EQ(stuck.running_for, std::chrono::seconds(30));
+  EXPECT_EQ(stuck.stuck_after, std::chrono::seconds(10)) << "nothing is known of its steps yet";
+  FinishStep();
+  EXPECT_EQ(core().progress(now_).number, stuck.number + 1) << "the next one";
+}
+
 TEST_F(DecodeCoreTest, PreemptsTheYoungestUnderAFullPool) {
   Connect();
   for (std::uint64_t i = 1; i <= 5; ++i) JoinOne(Key(i), 40);  // all ten blocks

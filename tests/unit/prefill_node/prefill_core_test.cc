@@ -298,6 +298,97 @@ TEST_F(PrefillCoreTest, FailsWhenNoSinkIsLeft) {
   ExpectNothingLeft();
 }
 
+TEST_F(PrefillCoreTest, DrainIsAnnouncedAndTakesNothingNewAndEndsIdle) {
+  EXPECT_FALSE(core_.drained());
+  core_.OnMessage(now_, kRouter, handoff::Drain{std::chrono::seconds(10)}, out_);
+  for (NodeId peer : {kRouter, kD1, kD2}) {
+    ASSERT_NE(Sent<handoff::Heartbeat>(peer), nullptr);
+    EXPECT_TRUE(Sent<handoff::Heartbeat>(peer)->draining);
+  }
+  EXPECT_TRUE(core_.drained());
+  Submit();
+  ASSERT_NE(Sent<handoff::Refused>(kRouter), nullptr);
+  EXPECT_EQ(Sent<handoff::Refused>(kRouter)->reason, Reason::kDraining);
+  EXPECT_EQ(Sent<handoff::Accepted>(kRouter), nullptr);
+}
+
+// Pinned blocks are kept until the sink has them.
+TEST_F(PrefillCoreTest, DrainOfPWithPinnedBlocksWaitsForJoined) {
+  HandOffOne();
+  core_.BeginDrain(now_, std::chrono::seconds(10), out_);
+  EXPECT_FALSE(core_.drained());
+  EXPECT_EQ(core_.stats().blocks.used, kv::BlockCount(2));
+  core_.OnMessage(now_ + std::chrono::seconds(9), kD1, handoff::Joined{Key(1)}, out_);
+  EXPECT_EQ(Sent<handoff::Failed>(kRouter), nullptr);
+  EXPECT_TRUE(core_.drained());
+  ExpectNothingLeft();
+}
+
+TEST_F(PrefillCoreTest, DrainMovesWhatIsLeftWhenItsBudgetEnds) {
+  Submit();
+  Submit(5, 2);
+  core_.BeginDrain(now_, std::chrono::seconds(3), out_);
+  EXPECT_EQ(Sent<handoff::Failed>(kRouter), nullptr);
+  EXPECT_LE(core_.NextDeadline(), now_ + std::chrono::seconds(3));
+  core_.OnTime(now_ + std::chrono::seconds(3), out_);
+  int failed = 0;
+  for (const Action& action : out_) {
+    const Send* send = std::get_if<Send>(&action);
+    const auto* m = send == nullptr ? nullptr : std::get_if<handoff::Failed>(&send->message);
+    if (m == nullptr) continue;
+    EXPECT_EQ(m->reason, Reason::kDraining);
+    ++failed;
+  }
+  EXPECT_EQ(failed, 2);
+  EXPECT_FALSE(core_.drained()) << "a step runs on their blocks";
+  FinishStep();
+  EXPECT_TRUE(core_.drained());
+}
+
+TEST_F(PrefillCoreTest, ASecondDrainHurriesAndNeverSlows) {
+  Submit();
+  core_.BeginDrain(now_, std::chrono::seconds(10), out_);
+  core_.BeginDrain(now_, std::chrono::seconds(60), out_);
+  EXPECT_LE(core_.NextDeadline(), now_ + std::chrono::seconds(10));
+  core_.BeginDrain(now_, Duration(0), out_);
+  ASSERT_NE(Sent<handoff::Failed>(kRouter), nullptr);
+  FinishStep();
+  EXPECT_TRUE(core_.drained());
+}
+
+TEST_F(PrefillCoreTest, AnOutstandingWriteHoldsADrainForItsGraceAtMost) {
+  Submit();
+  AnswerReserve(kD1, 1);
+  FinishStep();
+  core_.BeginDrain(now_, Duration(0), out_);
+  EXPECT_EQ(core_.stats().draining, 1);
+  EXPECT_FALSE(core_.drained());
+  EXPECT_EQ(Sent<handoff::Release>(kD1), nullptr);
+  core_.OnTime(now_ + handoff::kDrainGrace, out_);
+  EXPECT_TRUE(core_.drained());
+}
+
+TEST_F(PrefillCoreTest, ADrainingSinkGetsNoNewPlacement) {
+  handoff::Heartbeat heartbeat;
+  heartbeat.draining = true;
+  core_.OnMessage(now_, kD1, heartbeat, out_);
+  Submit();
+  EXPECT_EQ(Sent<handoff::Reserve>(kD1), nullptr);
+  EXPECT_NE(Sent<handoff::Reserve>(kD2), nullptr);
+}
+
+TEST_F(PrefillCoreTest, ProgressAgesWithTheEnginesStepAlone) {
+  EXPECT_EQ(core_.progress(now_).running_for, Duration(0));
+  Submit();
+  // Whatever else it is told meanwhile.
+  core_.OnMessage(now_ + std::chrono::seconds(30), kD1, handoff::Heartbeat{}, out_);
+  const scheduler::StepProgress stuck = core_.progress(now_ + std::chrono::seconds(30));
+  EXPECT_EQ(stuck.running_for, std::chrono::seconds(30));
+  EXPECT_EQ(stuck.stuck_after, std::chrono::seconds(10)) << "nothing is known of its steps yet";
+  FinishStep();
+  EXPECT_EQ(core_.progress(now_ + std::chrono::seconds(31)).running_for, Duration(0));
+}
+
 TEST_F(PrefillCoreTest, RouterLostEndsAllOfItsTasks) {
   Submit();
   AnswerReserve(kD1, 1);

@@ -314,6 +314,32 @@ TEST_F(ConnectionTest, BusyOwnerIsNotSilence) {
   EXPECT_TRUE(client.WaitClosed().ok());
 }
 
+TEST_F(ConnectionTest, NobodyVouchesForAnOwnerThatIsStuck) {
+  options_.heartbeat_every = std::chrono::milliseconds(5);
+  options_.silence_limit = std::chrono::milliseconds(100);
+  options_.owner_limit = std::chrono::milliseconds(100);
+  net::Strand stuck(io_);
+  Listen();
+  End client("client", End::OnHello::kAccept);
+  client.heartbeat_ = [] { return handoff::Heartbeat{}; };
+  Dial(io_, stuck, listener_->address(), options_,
+       [&](StatusOr<ConnectionPtr> connection) { client.Start(*std::move(connection)); });
+  client.WaitHello();
+  server_.WaitHeartbeat();
+  Notification release;
+  stuck.Post([&] { release.WaitForNotification(); });
+  EXPECT_EQ(server_.WaitClosed().code(), absl::StatusCode::kDeadlineExceeded);
+  release.Notify();
+  EXPECT_FALSE(client.WaitClosed().ok());
+}
+
+TEST_F(ConnectionTest, TheEndOfAPeerThatDrainedIsInOrder) {
+  ConnectOpen();
+  server_.WaitConnection()->Send(handoff::Heartbeat{.draining = true});
+  server_.WaitConnection()->Close(Cancelled("stopping"));
+  EXPECT_EQ(client_.WaitClosed().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(ConnectionTest, SilentPeerIsClosed) {
   options_.silence_limit = std::chrono::milliseconds(60);
   Listen();
