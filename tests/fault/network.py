@@ -1,12 +1,12 @@
 """Cuts the TCP connections between two processes of one network namespace."""
 
 import os
-import re
 import shutil
 import subprocess
 import threading
 
 TABLE = "tandem_cut"
+LISTEN = "0A"  # in /proc/net/tcp
 
 
 def why_not():
@@ -20,25 +20,44 @@ def why_not():
     return f"nft does not work here: {done.stderr.strip()}" if done.returncode else None
 
 
+def sockets_of(pid):
+    """Inodes of the process's sockets."""
+    found = set()
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if link.startswith("socket:["):
+                found.add(int(link[8:-1]))
+    except OSError:  # the process or the descriptor is gone
+        pass
+    return found
+
+
+def tcp_table():
+    """(local port, remote port, state, inode) of every TCP socket of this network namespace."""
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path) as file:
+            next(file)
+            for line in file:
+                words = line.split()
+                yield int(words[1].rsplit(":", 1)[1], 16), int(words[2].rsplit(":", 1)[1], 16), words[3], int(words[9])
+
+
 def connections(first, second):
-    """Port pairs, both directions, of the connections that the two processes have with each other."""
-    listing = subprocess.run(["ss", "-tnpH", "state", "connected"], capture_output=True, text=True, check=True).stdout
-    owned = {first: set(), second: set()}
-    for line in listing.splitlines():
-        ports = re.findall(r"[\]\d]:(\d+)\s", line)
-        for pid in (first, second):
-            if f"pid={pid}," in line and len(ports) >= 2:
-                owned[pid].add((int(ports[0]), int(ports[1])))
-    # One end may not be accepted yet, so either end's word is enough, when the other's port is the peer's.
-    both = {pair for pair in owned[first] if pair[::-1] in owned[second]}
-    waiting = {pair for a, b in ((first, second), (second, first)) for pair in owned[a]
-               if pair[1] in listening(b) and pair not in both}
-    return {p for pair in both | waiting for p in (pair, pair[::-1])}
-
-
-def listening(pid):
-    listing = subprocess.run(["ss", "-tlnpH"], capture_output=True, text=True, check=True).stdout
-    return {int(re.search(r":(\d+)\s", line).group(1)) for line in listing.splitlines() if f"pid={pid}," in line}
+    """Port pairs, both directions, of the connections that the two processes have, or begin, with each other."""
+    owned, listens = {}, {}
+    inodes = {pid: sockets_of(pid) for pid in (first, second)}
+    for pid in inodes:
+        owned[pid], listens[pid] = set(), set()
+    for local, remote, state, inode in tcp_table():
+        for pid in inodes:
+            if inode in inodes[pid]:
+                (listens[pid].add(local) if state == LISTEN else owned[pid].add((local, remote)))
+    # A connection that is not accepted yet is the connecting end's alone.
+    met = {pair for pair in owned[first] if pair[::-1] in owned[second]}
+    for a, b in ((first, second), (second, first)):
+        met |= {pair for pair in owned[a] if pair[1] in listens[b]}
+    return {p for pair in met for p in (pair, pair[::-1])}
 
 
 def reset(first, second):
