@@ -18,11 +18,15 @@ namespace tandem::deploy {
 namespace {
 
 std::atomic<bool> interrupted{false};  // a signal handler takes no argument
+std::atomic<bool> enough{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// The first SIGINT stops the run, the second the program.
+// SIGTERM ends the sending, and what runs may end; the first SIGINT stops the run, the second the
+// program.
 void WatchInterrupt() {
   struct sigaction action {};
+  action.sa_handler = [](int) { enough = true; };
+  ::sigaction(SIGTERM, &action, nullptr);
   action.sa_handler = [](int) { interrupted = true; };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   ::sigaction(SIGINT, &action, nullptr);
@@ -111,6 +115,7 @@ StatusOr<BenchReport> Measure(const BenchOptions& options, const PromptSource& p
   };
   callbacks.on_progress = [&](const LoadProgress& now) { progress.Show(now); };
   callbacks.progress_every = progress.every();
+  callbacks.enough = [] { return enough.load(); };
   LoadRun run(options.MakePlan(prompts), prompts, *pool, std::move(callbacks));
   const double started_unix_s = UnixNow();
   LoadRun::Result result = run.Run(interrupted);

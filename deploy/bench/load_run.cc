@@ -90,6 +90,7 @@ LoadRun::Result LoadRun::Run(const std::atomic<bool>& interrupted) {
       if (sending_) StopSending(SteadyNow() - start_);
       pool_.AbortAll();
     }
+    if (sending_ && callbacks_.enough && callbacks_.enough()) StopSending(SteadyNow() - start_);
     SendDue();
     if (!sending_ && flights_.empty()) break;
     pool_.Poll(std::min(NextDue().value_or(next_tick_), next_tick_));

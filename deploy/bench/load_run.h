@@ -55,6 +55,7 @@ class LoadRun {
     std::function<void(const RequestRecord&, const StreamResult&)> on_record;
     std::function<void(const LoadProgress&)> on_progress;  // every progress_every
     Duration progress_every = std::chrono::seconds(1);
+    std::function<bool()> enough;  // once true, nothing more is sent and what runs may end
   };
   struct Result {
     Time start{};
