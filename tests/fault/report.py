@@ -27,7 +27,7 @@ def pauses(streams, faults, floor):
     moments = [f for f in faults if f.began is not None]
     for stream in streams:
         worst = {}
-        for start, end in stream.gaps():
+        for start, end in stream.gaps:
             if end - start < floor:
                 continue
             near = [f for f in moments if f.began <= end and start <= (f.ended or f.began) + AFTER]
@@ -41,10 +41,12 @@ def pauses(streams, faults, floor):
 
 
 class Report:
+    """streams: bench_load.Ended. Times in the log count from begun_at."""
+
     def __init__(self, streams, faults, begun_at, floor):
         self.streams, self.faults, self.begun_at = streams, faults, begun_at
         self.floor = max(FLOOR, floor)
-        self.verdicts = collections.Counter(s.verdict() for s in streams)
+        self.verdicts = collections.Counter(s.verdict for s in streams)
         self.leaks = []
 
     @property
@@ -55,24 +57,21 @@ class Report:
     def figures(self):
         kinds = collections.Counter(f.kind for f in self.faults if f.began is not None)
         yield "faults      " + ", ".join(f"{k} {n}" for k, n in sorted(kinds.items())) + f" (in all {sum(kinds.values())})"
-        moved = sum(1 for s in self.streams if (s.timings or {}).get("attempts", 1) > 1)
-        placed = sum(1 for s in self.streams if (s.timings or {}).get("placements", 1) > 1)
         yield (f"streams     {len(self.streams)}, ok {self.verdicts['ok']}, left by their client {self.verdicts['left']}, "
-               f"moved to a new attempt {moved}, placed again {placed}")
+               f"with further attempts {sum(s.attempts > 1 for s in self.streams)}, "
+               f"with further placements {sum(s.placements > 1 for s in self.streams)}")
         yield (f"wrong       failed {self.verdicts['failed']}, different {self.verdicts['different']}, "
                f"duplicated {self.verdicts['duplicated']}")
         for kind, values in sorted(pauses(self.streams, self.faults, self.floor).items()):
-            yield f"pause       {kind:14} {line(values)}"
+            yield f"pause       {kind:14} {line(values)}, gaps over {self.floor:.2f} s"
+        if long := max(((b - a, a) for s in self.streams for a, b in s.gaps), default=None):
+            yield f"pause       longest of all {long[0]:.2f} s, from {long[1] - self.begun_at:.3f}"
 
     def failures(self, most=20):
-        bad = [s for s in self.streams if s.verdict() not in ("ok", "left")]
+        bad = [s for s in self.streams if s.verdict not in ("ok", "left")]
         for s in bad[:most]:
-            yield (f"  {s.verdict()} id={s.id} prompt={s.prompt.number} began={s.began - self.begun_at:.3f} "
-                   f"ended={s.ended - self.begun_at:.3f} pieces={len(s.pieces)} of about {s.prompt.tokens} tokens: "
-                   f"{s.error or ''} {s.usage or ''} {s.timings or ''}")
-            if s.verdict() in ("different", "duplicated"):
-                same = next((i for i, (a, b) in enumerate(zip(s.text, s.prompt.text)) if a != b), -1)
-                yield f"    characters {len(s.text)} of {len(s.prompt.text)}, first difference at {same}"
+            yield (f"  {s.verdict} request {s.number}, {s.began - self.begun_at:.3f} … {s.ended - self.begun_at:.3f}, "
+                   f"attempts {s.attempts}, placements {s.placements}: {s.detail}")
         if len(bad) > most:
             yield f"  … and {len(bad) - most} more"
 

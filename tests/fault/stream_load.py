@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import random
+import threading
 import time
 import urllib.parse
 
@@ -172,6 +173,24 @@ class Loader:
             task.add_done_callback(tasks.discard)
         while tasks:
             await asyncio.wait(tasks)
+
+
+class Leavers(threading.Thread):
+    """Clients that begin streams and go away: Poisson arrivals, each leaves after up to 60 pieces."""
+
+    def __init__(self, url, some, rate, seed):
+        super().__init__(daemon=True)
+        self.loader = Loader(url)
+        self._some, self._rate, self._seed = some, rate, seed
+        self._stopped = threading.Event()
+
+    def run(self):
+        if self._rate > 0:
+            asyncio.run(self.loader.open_loop(lambda draw: draw.choice(self._some), lambda: self._rate, self._seed,
+                                              self._stopped.is_set, leave_share=1.0))
+
+    def stop(self):
+        self._stopped.set()
 
 
 def learn(url, some, concurrency=24):
