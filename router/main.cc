@@ -64,6 +64,7 @@ RouterService::Options ServiceOptions(const RouterFlags& flags, TokenCount conte
   options.core.incarnation = handoff::Incarnation(RandomBits() | 1);
   options.core.requests_max = flags.max_requests;
   options.core.queued_max = flags.max_queued;
+  options.core.no_pair_wait = flags.no_pair_wait;
   options.model_context = context;
   options.name = fmt::format("router-{:016x}", options.core.incarnation.value());
   return options;
@@ -104,7 +105,7 @@ Status Serve(const RouterFlags& flags) {
   ApiKeys keys(flags.api_keys);
   net::IoThreads io(1);
   net::Strand strand(io);
-  RouterService service(io, strand, ServiceOptions(flags, context_tokens));
+  RouterService service(io, strand, registry, ServiceOptions(flags, context_tokens));
   WorkQueue work(kQueuedPrompts);
   const CallContext context{.model = model,
                             .backend = service,

@@ -8,6 +8,8 @@
 namespace tandem::router {
 namespace {
 
+constexpr Duration kDeadlineMax = std::chrono::hours(24 * 365);
+
 bool IsLoopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
@@ -30,7 +32,11 @@ void RouterFlags::AddTo(config::ProgramOptions& options) {
               config::List(&api_keys));
   options.Add("allow-public", "", "listen on a public address without keys",
               config::Switch(&allow_public));
-  options.Add("deadline", "TIME", "of a request, from its arrival", config::Seconds(&deadline));
+  options.Add("deadline", "TIME",
+              "of a request, from its arrival; x-request-timeout-ms asks for less",
+              config::Seconds(&deadline));
+  options.Add("no-pair-wait", "TIME", "how long a new request waits while no pair of nodes works",
+              config::Seconds(&no_pair_wait));
   options.Add("max-body", "BYTES", "of a request's body", config::Bytes(&max_body));
   options.Add("max-requests", "N", "unfinished requests; more: 429",
               config::Int(&max_requests, 1, 1 << 20));
@@ -64,6 +70,10 @@ Status RouterFlags::Validate() const {
   if (max_body < ByteCount(1))
     return InvalidArgument("--max-body is {}, must be positive", max_body);
   if (deadline <= Duration::zero()) return InvalidArgument("--deadline must be positive");
+  if (deadline > kDeadlineMax) return InvalidArgument("--deadline is above {} h", 24 * 365);
+  if (no_pair_wait < Duration::zero() || no_pair_wait > kDeadlineMax) {
+    return InvalidArgument("--no-pair-wait must lie between 0 s and {} h", 24 * 365);
+  }
   if (stop_grace < Duration::zero()) return InvalidArgument("--stop-grace must not be negative");
   if (!IsLoopback(host) && api_keys.empty() && !allow_public) {
     return InvalidArgument(

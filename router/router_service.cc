@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <variant>
 
@@ -17,15 +16,13 @@ constexpr Duration kPingLimit = std::chrono::milliseconds(500);  // two nodes wi
 
 }  // namespace
 
-std::string_view RoleName(handoff::Role role) {
-  return role == handoff::Role::kPrefill ? "prefill" : "decode";
-}
-
-RouterService::RouterService(net::IoThreads& io, const net::Strand& strand, Options options)
+RouterService::RouterService(net::IoThreads& io, const net::Strand& strand,
+                             metrics::Registry& registry, Options options)
     : io_(io),
       strand_(strand),
       options_(std::move(options)),
       core_(options_.core),
+      notes_(registry),
       timer_(strand),
       stop_timer_(strand) {
   for (const net::HostPort& address : options_.prefill) AddNode(handoff::Role::kPrefill, address);
@@ -127,6 +124,7 @@ void RouterService::Join(Node& node, const handoff::Hello& hello) {
   for (auto& other : nodes_) {
     if (other.get() != &node && other->id == node.id) other->id.reset();  // replaced
   }
+  UpdateContexts();
   core_.NodeConnected(SteadyNow(), *node.id, hello, actions_);
   Run();
 }
@@ -134,20 +132,25 @@ void RouterService::Join(Node& node, const handoff::Hello& hello) {
 void RouterService::OnLost(Node& node, handoff::Loss loss) {
   if (!node.id) return;
   const handoff::NodeId id = *std::exchange(node.id, std::nullopt);
+  UpdateContexts();
   core_.NodeLost(SteadyNow(), id, loss, actions_);
   Run();
 }
 
-TokenCount RouterService::context() const {
-  // A request needs one node of each role: the largest of each counts.
+// A request needs one node of each role: the largest of each counts.
+void RouterService::UpdateContexts() {
   std::map<handoff::Role, TokenCount> largest;
   for (const auto& node : nodes_) {
     if (!node->id) continue;
     TokenCount& context = largest[node->role];
     context = std::max(context, node->hello.capacity.max_context);
   }
+  for (const auto& [role, tokens] : largest) contexts_[role] = tokens;
+}
+
+TokenCount RouterService::context() const {
   TokenCount context = options_.model_context;
-  for (const auto& [role, tokens] : largest) {
+  for (const auto& [role, tokens] : contexts_) {
     if (tokens > TokenCount(0)) context = std::min(context, tokens);
   }
   return context;
@@ -179,7 +182,9 @@ std::vector<ClassHashes> RouterService::HashPrompt(const TokenIds& tokens) const
 StatusOr<handoff::RequestId> RouterService::Submit(Generation generation,
                                                    std::shared_ptr<GenerationSink> sink) {
   if (stopping_) return Unavailable("the router is stopping");
-  if (!model_instance_) return Unavailable("no node has connected yet");
+  if (contexts_.size() < 2) {
+    return Unavailable("no prefill and decode node has connected yet to this router");
+  }
   RequestSpec spec;
   spec.id = {options_.core.incarnation, ++last_number_};
   spec.model_instance = *model_instance_;

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +22,9 @@
 #include "router/api/generation.h"
 #include "router/core/router_core.h"
 #include "router/node_link.h"
+#include "router/note_writer.h"
 
 namespace tandem::router {
-
-// Of a node, for people: "prefill" or "decode".
-std::string_view RoleName(handoff::Role role);
 
 class RouterService : public GenerationBackend {
  public:
@@ -39,7 +37,9 @@ class RouterService : public GenerationBackend {
     std::string name = "router";
   };
 
-  RouterService(net::IoThreads& io, const net::Strand& strand, Options options);
+  // `registry` gets the metrics of fail-overs; it must outlive the service.
+  RouterService(net::IoThreads& io, const net::Strand& strand, metrics::Registry& registry,
+                Options options);
   ~RouterService() override;
 
   // Dials the nodes.
@@ -76,6 +76,7 @@ class RouterService : public GenerationBackend {
   std::optional<handoff::HelloRefused> Misfit(const Node& node, const handoff::Hello& hello) const;
   void Join(Node& node, const handoff::Hello& hello);
   void OnLost(Node& node, handoff::Loss loss);
+  void UpdateContexts();
   std::vector<ClassHashes> HashPrompt(const TokenIds& tokens) const;
 
   void Run();
@@ -83,17 +84,21 @@ class RouterService : public GenerationBackend {
   void Do(Deliver& action);
   void Do(Finished& action);
   void Do(Readiness& action);
+  void Do(Note& action) { notes_.Write(action); }
   void ArmTimer();
 
   net::IoThreads& io_;
   net::Strand strand_;
   const Options options_;
   RouterCore core_;
+  NoteWriter notes_;
   net::Timer timer_;
   net::Timer stop_timer_;
   handoff::NodeDirectory directory_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::optional<Hash128> model_instance_;  // of the first node that came
+  // The largest context of each role's nodes; the last known one while none is connected.
+  std::map<handoff::Role, TokenCount> contexts_;
   absl::flat_hash_map<handoff::RequestId, std::shared_ptr<GenerationSink>> sinks_;
   std::uint64_t last_number_ = 0;
   Actions actions_;

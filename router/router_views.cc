@@ -105,6 +105,15 @@ std::string RouterService::MetricsText() const {
           "Tokens that came again and differed: same request, other bytes.", s.repeats_different);
   counter("tandem_router_gaps_total", "Tokens beyond the next one, taken as a loss.", s.gaps);
   counter("tandem_router_stale_messages_total", "Messages of older tries.", s.stale_messages);
+  gauge("tandem_router_queued_retries", "Of the requests that wait, those begun before.",
+        s.retries_queued);
+  gauge("tandem_router_retries_under_way", "New attempts without a token yet.",
+        s.retries_under_way);
+  counter("tandem_router_placed_again_total", "Placements after an attempt's first.",
+          s.placed_again);
+  counter("tandem_router_nodes_lost_total", "Connections to nodes that ended.", s.nodes_lost);
+  counter("tandem_router_nodes_stuck_total", "Steps that took far longer than they can.",
+          s.nodes_stuck);
   for (const auto& [name, values] : NodeMetrics(core_.nodes())) {
     if (!IsMetricName(name)) continue;
     fmt::format_to(std::back_inserter(out), "# TYPE tandem_node_{} untyped\n", name);

@@ -101,10 +101,9 @@ RequestMachine::Outcome RequestMachine::OnTokens(NodeId from, const Tokens& mess
   state_ = State::kDecoding;
   heard_decode_ = true;
   if (message.first > delivered()) {  // something was lost on the way
-    outcome.gap = true;
-    const Outcome requeued = Requeue(out);
-    outcome.kind = requeued.kind;
-    return outcome;
+    Outcome lost = RetryAfter(Reason::kInternal, out);
+    lost.gap = true;
+    return lost;
   }
   Position position = message.first;
   for (std::size_t i = 0; i < message.tokens.size(); ++i, ++position) {
@@ -177,7 +176,11 @@ RequestMachine::Outcome RequestMachine::RetryAfter(Reason reason, std::vector<Se
       break;
   }
   fruitless_ = progressed_ ? 1 : fruitless_ + 1;
-  if (fruitless_ < kFruitlessAttemptsMax) return Requeue(out);
+  if (fruitless_ < kFruitlessAttemptsMax) {
+    Outcome outcome = Requeue(out);
+    outcome.counted = true;
+    return outcome;
+  }
   switch (reason) {
     case Reason::kTooLong:
       return Fail(

@@ -41,6 +41,7 @@ class RequestMachine {
     std::int32_t repeats = 0;
     std::int32_t repeats_different = 0;
     bool gap = false;
+    bool counted = false;  // kRequeued after a failure that counts towards the cap of attempts
   };
 
   RequestMachine(RequestId id, TokenList prompt, sequence::SamplingParams params);
@@ -63,6 +64,8 @@ class RequestMachine {
 
   State state() const { return state_; }
   bool finished() const { return state_ >= State::kDone; }
+  // Failures that count, since the last progress.
+  std::int32_t fruitless() const { return fruitless_; }
   RequestId id() const { return id_; }
   Attempt attempt() const { return attempt_; }
   PlacementKey current() const { return {id_, attempt_, placement_}; }  // placement 0: none noted

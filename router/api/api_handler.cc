@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "router/api/request_id.h"
+#include "router/api/request_timeout.h"
 
 namespace tandem::router {
 namespace {
@@ -65,6 +66,10 @@ std::optional<ApiError> ApiHandler::Judge(const net::HttpRequest& head) const {
         .status = 415,
         .message = fmt::format("content-type is '{}', must be application/json", Excerpt(type)),
         .code = "unsupported_media_type"};
+  }
+  if (head.method == "POST") {
+    auto timeout = RequestTimeoutOf(head, context_.deadline);
+    if (ApiError* error = std::get_if<ApiError>(&timeout)) return std::move(*error);
   }
   return std::nullopt;
 }

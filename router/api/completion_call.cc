@@ -8,6 +8,7 @@
 
 #include "common/log/log.h"
 #include "router/api/request_id.h"
+#include "router/api/request_timeout.h"
 
 namespace tandem::router {
 namespace {
@@ -49,6 +50,9 @@ void CompletionCall::Run() {
   exchange_->OnGone([weak = weak_from_this()](net::GoneReason) {
     if (auto self = weak.lock()) self->OnGone();
   });
+  auto timeout = RequestTimeoutOf(exchange_->request(), context_.deadline);
+  if (const ApiError* error = std::get_if<ApiError>(&timeout)) return Fail(*error);
+  deadline_ = Deadline::After(times_.received, std::get<Duration>(timeout));
   std::string body = exchange_->TakeBody();
   if (body.size() <= context_.inline_bytes) {
     return OnPrepared(Prepare(context_.model, body, kind_));
@@ -142,9 +146,6 @@ void CompletionCall::Begin(Prepared prepared) {
   auto params = MakeParams(prepared.prompt.size());
   if (const ApiError* error = std::get_if<ApiError>(&params)) return Fail(*error);
 
-  if (!context_.backend.ready()) {
-    return Fail(FromStatus(Unavailable("no pair of prefill and decode node is usable now")));
-  }
   usage_.prompt = TokenCount(static_cast<std::int32_t>(prepared.prompt.size()));
   stream_.emplace(context_.model.tokenizer(), request_.stop);
   format_.emplace(AnswerFormat::Options{
@@ -161,7 +162,7 @@ void CompletionCall::Begin(Prepared prepared) {
   times_.submitted = SteadyNow();
   Generation generation{.tokens = std::make_shared<const TokenIds>(std::move(prepared.prompt)),
                         .params = std::get<sequence::SamplingParams>(std::move(params)),
-                        .deadline = Deadline::After(times_.received, context_.deadline)};
+                        .deadline = deadline_};
   auto id = context_.backend.Submit(std::move(generation), shared_from_this());
   if (!id.ok()) return Fail(FromStatus(id.status()));
   id_ = *id;

@@ -36,7 +36,7 @@ struct CallContext {
   WorkQueue& work;
   net::Strand strand;
   ApiProbe& probe;
-  Duration deadline;                      // of a request, from its arrival
+  Duration deadline;                      // of a request, from its arrival, at most
   std::size_t inline_bytes;               // longer bodies are prepared off the strand
   std::function<std::uint64_t()> random;  // ids and seeds
   std::function<std::int64_t()> unix_time_s;
@@ -80,6 +80,7 @@ class CompletionCall : public GenerationSink, public std::enable_shared_from_thi
   std::optional<AnswerFormat> format_;
   std::optional<TextStream> stream_;
   std::optional<handoff::RequestId> id_;  // while the backend has it
+  Deadline deadline_;
   RequestTimes times_;
   Usage usage_;
   std::string text_;  // not sent yet; all of it where nothing is streamed

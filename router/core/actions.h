@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "common/handoff/events.h"
 #include "common/sequence/sampling_params.h"
+#include "router/core/notes.h"
 
 namespace tandem::router {
 
@@ -55,7 +56,7 @@ struct Readiness {
   std::int32_t usable_pairs = 0;
 };
 
-using Action = std::variant<Send, Deliver, Finished, Readiness>;
+using Action = std::variant<Send, Deliver, Finished, Readiness, Note>;
 using Actions = std::vector<Action>;
 
 }  // namespace tandem::router

@@ -25,6 +25,12 @@ void NodeTable::Add(NodeId id, const handoff::Hello& hello) {
   node.load.free_blocks = hello.capacity.num_blocks;
 }
 
+void NodeTable::Remove(NodeId id) {
+  auto gone = nodes_.extract(id);
+  if (gone.empty() || gone.mapped().hello.role != Role::kDecode) return;
+  for (auto& [other, node] : nodes_) std::erase(node.usable_sinks, gone.mapped().hello.name);
+}
+
 NodeTable::Node* NodeTable::Find(NodeId id) {
   auto it = nodes_.find(id);
   return it == nodes_.end() ? nullptr : &it->second;
@@ -39,7 +45,7 @@ std::optional<NodeId> NodeTable::FindByName(std::string_view name) const {
 
 std::optional<NodeId> NodeTable::FindSink(std::string_view name) const {
   for (const auto& [id, node] : nodes_) {
-    if (node.hello.role == Role::kDecode && node.hello.name == name) return id;
+    if (node.hello.role == Role::kDecode && node.hello.name == name && !node.stuck) return id;
   }
   return std::nullopt;
 }
@@ -59,7 +65,7 @@ void NodeTable::OnHeartbeat(Node& node, const handoff::Heartbeat& heartbeat) {
 
 bool NodeTable::PairWorks(const Node& prefill, const Node& decode) const {
   return prefill.hello.role == Role::kPrefill && decode.hello.role == Role::kDecode &&
-         !prefill.draining && !decode.draining &&
+         !prefill.draining && !decode.draining && !prefill.stuck && !decode.stuck &&
          prefill.hello.model_instance == decode.hello.model_instance &&
          std::find(prefill.usable_sinks.begin(), prefill.usable_sinks.end(), decode.hello.name) !=
              prefill.usable_sinks.end();
@@ -82,7 +88,7 @@ std::int32_t NodeTable::UsablePairs() const {
 }
 
 bool NodeTable::TakesPrompts(const Node& node, const Hash128& model_instance) const {
-  return node.hello.role == Role::kPrefill && !node.draining && !node.resting &&
+  return node.hello.role == Role::kPrefill && !node.draining && !node.resting && !node.stuck &&
          node.hello.model_instance == model_instance && UsablePairsOf(node) > 0;
 }
 

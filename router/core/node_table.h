@@ -25,6 +25,7 @@ class NodeTable {
     std::vector<std::string> usable_sinks;
     absl::flat_hash_set<Hash128> cached;
     bool draining = false;
+    bool stuck = false;           // its step takes far longer than it can
     bool resting = false;         // gets nothing new until its next heartbeat
     std::int32_t requests = 0;    // of this router, on their way or there
     TokenCount queued_tokens{0};  // of this router, not yet computed
@@ -38,10 +39,12 @@ class NodeTable {
   };
 
   void Add(handoff::NodeId id, const handoff::Hello& hello);
-  void Remove(handoff::NodeId id) { nodes_.erase(id); }
+  // Its pairs end with it: a later life has to be probed first.
+  void Remove(handoff::NodeId id);
   // nullptr: not connected.
   Node* Find(handoff::NodeId id);
   std::optional<handoff::NodeId> FindByName(std::string_view name) const;
+  // A decode node that may be placed on.
   std::optional<handoff::NodeId> FindSink(std::string_view name) const;
   void OnHeartbeat(Node& node, const handoff::Heartbeat& heartbeat);
 

@@ -1,5 +1,6 @@
 #include "router/core/router_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -19,64 +20,8 @@ Status RouterConfig::Validate() const {
   if (requests_max < 1)
     return InvalidArgument("requests_max is {}, must be positive", requests_max);
   if (queued_max < 1) return InvalidArgument("queued_max is {}, must be positive", queued_max);
+  if (no_pair_wait < Duration::zero()) return InvalidArgument("no_pair_wait is negative");
   return OkStatus();
-}
-
-// --- nodes
-
-void RouterCore::Impl::NodeConnected(Time now, NodeId node, const handoff::Hello& hello,
-                                     Actions& out) {
-  if (nodes_.Find(node) != nullptr) NodeLost(now, node, handoff::Loss::kClosed, out);
-  if (auto old = nodes_.FindByName(hello.name)) NodeLost(now, *old, handoff::Loss::kClosed, out);
-  nodes_.Add(node, hello);
-  SendPeers(out);
-  PairsMayHaveChanged(now, out);
-}
-
-void RouterCore::Impl::NodeLost(Time now, NodeId node, handoff::Loss loss, Actions& out) {
-  if (nodes_.Find(node) == nullptr) return;
-  nodes_.Remove(node);
-  for (auto it = requests_.begin(); it != requests_.end();) {
-    Request& request = (it++)->second;  // Apply may erase it
-    if (request.counted_prefill == node) request.counted_prefill = NodeId(0);
-    if (request.counted_decode == node) request.counted_decode = NodeId(0);
-    if (request.machine.involves(node)) {
-      Apply(now, request, request.machine.OnNodeLost(node, loss, sends_), out);
-    }
-  }
-  SendPeers(out);
-  PairsMayHaveChanged(now, out);
-  Dispatch(now, out);
-}
-
-void RouterCore::Impl::SendPeers(Actions& out) {
-  const handoff::Peers peers = nodes_.MakePeers();
-  for (const auto& [id, node] : nodes_.nodes()) {
-    if (node.hello.role == handoff::Role::kPrefill) out.emplace_back(Send{id, peers});
-  }
-}
-
-void RouterCore::Impl::PairsMayHaveChanged(Time now, Actions& out) {
-  const std::int32_t pairs = nodes_.UsablePairs();
-  if (pairs == usable_pairs_) return;
-  usable_pairs_ = pairs;
-  out.emplace_back(Readiness{pairs});
-  Dispatch(now, out);
-}
-
-void RouterCore::Impl::OnHeartbeat(Time now, NodeId from, const handoff::Heartbeat& message,
-                                   Actions& out) {
-  nodes_.OnHeartbeat(*nodes_.Find(from), message);
-  PairsMayHaveChanged(now, out);
-  Dispatch(now, out);  // a resting node may take work again
-}
-
-void RouterCore::Impl::DrainNode(Time now, NodeId node, Duration budget, Actions& out) {
-  NodeTable::Node* entry = nodes_.Find(node);
-  if (entry == nullptr) return;
-  entry->draining = true;
-  out.emplace_back(Send{node, handoff::Drain{budget}});
-  PairsMayHaveChanged(now, out);
 }
 
 // --- requests
@@ -89,43 +34,96 @@ void RouterCore::Impl::FlushSends(Actions& out) {
 }
 
 void RouterCore::Impl::Apply(Time now, Request& request, const Machine::Outcome& outcome,
-                             Actions& out) {
+                             const Cause& cause, Actions& out) {
   FlushSends(out);
   counters_.repeats += outcome.repeats;
-  counters_.repeats_different += outcome.repeats_different;
   counters_.gaps += outcome.gap ? 1 : 0;
-  if (outcome.kind == Kind::kStale) {
-    ++counters_.stale_messages;
-    return;
-  }
   Machine& machine = request.machine;
-  if (machine.delivered() > outcome.first) Deliver(now, request, outcome.first, out);
-  const std::uint64_t number = machine.id().number;
-  if (outcome.kind == Kind::kRequeued) {
-    Uncount(request);
-    queue_.insert(number);
-  } else if (outcome.kind == Kind::kEnded) {
-    Uncount(request);
-    switch (machine.state()) {
-      case Machine::State::kDone:
-        ++counters_.finished;
-        break;
-      case Machine::State::kCancelled:
-        ++counters_.cancelled;
-        break;
-      default:
-        ++counters_.failed;
-        break;
-    }
+  if (outcome.repeats_different > 0) {
+    counters_.repeats_different += outcome.repeats_different;
     out.emplace_back(
-        Finished{machine.id(), machine.status(), machine.finish(), std::move(request.bill)});
-    queue_.erase(number);
-    deadlines_.Remove(number);
-    requests_.erase(number);
+        Note(StreamDiffers{machine.id(), std::string(cause.node), outcome.repeats_different}));
+  }
+  if (outcome.kind == Kind::kStale) return Stale(cause, machine.id(), out);
+  if (machine.delivered() > outcome.first) Deliver(now, request, outcome.first, out);
+  if (outcome.kind == Kind::kRequeued) {
+    Requeue(now, request, outcome.counted, cause, out);
+  } else if (outcome.kind == Kind::kEnded) {
+    ShowFailOver(now, request, false, out);
+    Finish(request, out);
   }
 }
 
+void RouterCore::Impl::Requeue(Time now, Request& request, bool counted, const Cause& cause,
+                               Actions& out) {
+  const Machine& machine = request.machine;
+  if (!cause.never_ran) {
+    ShowFailOver(now, request, false, out);
+    request.left = Left{std::string(cause.reason), std::string(cause.node), machine.attempt(),
+                        request.bill.delivered};
+    request.begun = true;
+  }
+  Uncount(request);
+  RetryIsUnderWay(request, false);
+  const Duration rest =
+      counted ? BackOff(machine.id(), machine.attempt(), machine.fruitless()) : Duration::zero();
+  if (request.begun) {
+    waiting_.AddRetry(machine.id().number, now, now + rest);
+  } else {
+    waiting_.AddNew(machine.id().number);
+  }
+  dispatch_wanted_ = true;
+}
+
+void RouterCore::Impl::Finish(Request& request, Actions& out) {
+  Uncount(request);
+  RetryIsUnderWay(request, false);
+  const Machine& machine = request.machine;
+  switch (machine.state()) {
+    case Machine::State::kDone:
+      ++counters_.finished;
+      break;
+    case Machine::State::kCancelled:
+      ++counters_.cancelled;
+      break;
+    default:
+      ++counters_.failed;
+      break;
+  }
+  const std::uint64_t number = machine.id().number;
+  out.emplace_back(
+      Finished{machine.id(), machine.status(), machine.finish(), std::move(request.bill)});
+  waiting_.Remove(number);
+  deadlines_.Remove(number);
+  requests_.erase(number);
+}
+
+void RouterCore::Impl::ShowFailOver(Time now, Request& request, bool resumed, Actions& out) {
+  if (!request.left || request.machine.attempt() == request.left->attempt) return;
+  const Bill& bill = request.bill;
+  const Time since = bill.last_token == Time{} ? bill.arrived : bill.last_token;
+  out.emplace_back(Note(FailedOver{.request = request.machine.id(),
+                                   .attempt = request.machine.attempt(),
+                                   .reason = std::move(request.left->reason),
+                                   .from = std::move(request.left->node),
+                                   .to_prefill = bill.prefill_node,
+                                   .to_decode = bill.decode_node,
+                                   .delivered = request.left->delivered,
+                                   .pause = now - since,
+                                   .resumed = resumed}));
+  request.left.reset();
+}
+
+void RouterCore::Impl::RetryIsUnderWay(Request& request, bool under_way) {
+  if (request.retrying == under_way) return;
+  request.retrying = under_way;
+  retries_under_way_ += under_way ? 1 : -1;
+  dispatch_wanted_ = dispatch_wanted_ || !under_way;
+}
+
 void RouterCore::Impl::Deliver(Time now, Request& request, Position first, Actions& out) {
+  RetryIsUnderWay(request, false);
+  ShowFailOver(now, request, true, out);
   const auto tokens = request.machine.TokensFrom(first);
   const auto logprobs = request.machine.LogprobsFrom(first);
   out.emplace_back(router::Deliver{request.machine.id(),
@@ -185,9 +183,9 @@ Status RouterCore::Impl::Submit(Time now, RequestSpec spec, Actions& out) {
     return ResourceExhausted("{} requests are unfinished, the limit is {}", requests_.size(),
                              config_.requests_max);
   }
-  if (queue_.size() >= static_cast<std::size_t>(config_.queued_max)) {
+  if (waiting_.size() >= static_cast<std::size_t>(config_.queued_max)) {
     ++counters_.refused;
-    return ResourceExhausted("{} requests wait for a node, the limit is {}", queue_.size(),
+    return ResourceExhausted("{} requests wait for a node, the limit is {}", waiting_.size(),
                              config_.queued_max);
   }
   last_number_ = spec.id.number;
@@ -198,17 +196,23 @@ Status RouterCore::Impl::Submit(Time now, RequestSpec spec, Actions& out) {
   request.deadline = spec.deadline;
   request.bill.arrived = now;
   if (spec.deadline.at() != kNever) deadlines_.Set(last_number_, spec.deadline.at());
-  queue_.insert(last_number_);
+  waiting_.AddNew(last_number_);
   Dispatch(now, out);
   return OkStatus();
 }
 
 void RouterCore::Impl::Dispatch(Time now, Actions& out) {
-  while (!queue_.empty()) {
-    Request& request = requests_.find(*queue_.begin())->second;
-    if (!StartAttempt(now, request, out)) return;
-    queue_.erase(queue_.begin());
+  dispatch_wanted_ = false;
+  while (!stopping_) {
+    const bool retry_may_start = retries_under_way_ < RetriesAtOnce(requests_.size());
+    const auto number = waiting_.Next(retry_may_start);
+    if (!number || !StartAttempt(now, requests_.find(*number)->second, out)) return;
+    waiting_.Remove(*number);
   }
+}
+
+void RouterCore::Impl::DispatchIfWanted(Time now, Actions& out) {
+  if (dispatch_wanted_) Dispatch(now, out);
 }
 
 handoff::HashList RouterCore::Impl::HashesOf(Request& request, const std::string& numerics) {
@@ -244,6 +248,8 @@ bool RouterCore::Impl::StartAttempt(Time now, Request& request, Actions& out) {
   }
   ++counters_.attempts;
   ++request.bill.attempts;
+  RetryIsUnderWay(request, request.begun);
+  request.bill.decode_node.clear();
   request.bill.prefill_node = prefill.hello.name;
   if (request.bill.dispatched == Time{}) request.bill.dispatched = now;
   request.counted_prefill = pair->prefill;
@@ -258,7 +264,8 @@ bool RouterCore::Impl::StartAttempt(Time now, Request& request, Actions& out) {
 
 void RouterCore::Impl::End(Time now, RequestId id, const Status& status, Actions& out) {
   if (Request* request = Find(id)) {
-    Apply(now, *request, request->machine.End(status, sends_), out);
+    Apply(now, *request, request->machine.End(status, sends_), {}, out);
+    DispatchIfWanted(now, out);
   }
 }
 
@@ -274,6 +281,27 @@ void RouterCore::Impl::OnTime(Time now, Actions& out) {
     End(now, {config_.incarnation, *number}, DeadlineExceeded("the request's deadline passed"),
         out);
   }
+  while (GiveUpAt() <= now) {
+    End(now, {config_.incarnation, *waiting_.FirstNew()},
+        Unavailable("no pair of prefill and decode node was usable for {} s",
+                    ToSeconds(config_.no_pair_wait)),
+        out);
+  }
+  if (waiting_.NextDeadline() <= now) {
+    waiting_.OnTime(now);
+    Dispatch(now, out);
+  }
+}
+
+Time RouterCore::Impl::NextDeadline() const {
+  return std::min({deadlines_.next(), waiting_.NextDeadline(), GiveUpAt()});
+}
+
+Time RouterCore::Impl::GiveUpAt() const {
+  const auto number = waiting_.FirstNew();
+  if (usable_pairs_ > 0 || !number || config_.no_pair_wait == Duration::max()) return kNever;
+  return std::max(requests_.find(*number)->second.bill.arrived, no_pair_since_) +
+         config_.no_pair_wait;
 }
 
 RouterStats RouterCore::Impl::stats() const {
@@ -281,17 +309,10 @@ RouterStats RouterCore::Impl::stats() const {
   stats.nodes = static_cast<std::int32_t>(nodes_.nodes().size());
   stats.usable_pairs = usable_pairs_;
   stats.requests = static_cast<std::int32_t>(requests_.size());
-  stats.queued = static_cast<std::int32_t>(queue_.size());
+  stats.queued = static_cast<std::int32_t>(waiting_.size());
+  stats.retries_queued = static_cast<std::int32_t>(waiting_.num_retries());
+  stats.retries_under_way = retries_under_way_;
   return stats;
-}
-
-std::vector<NodeView> RouterCore::Impl::nodes() const {
-  std::vector<NodeView> views;
-  for (const auto& [id, node] : nodes_.nodes()) {
-    views.push_back({node.hello.name, node.hello.role, node.hello.incarnation, node.requests,
-                     node.load, nodes_.UsablePairsOf(node)});
-  }
-  return views;
 }
 
 // --- the public face

@@ -25,6 +25,9 @@ struct RouterConfig {
   handoff::Incarnation incarnation;
   std::int32_t requests_max = 4096;  // unfinished ones
   std::int32_t queued_max = 1024;    // of these, waiting for a usable pair
+  // How long a new request waits while no pair works, before it ends as unavailable. One that was
+  // begun waits until its deadline.
+  Duration no_pair_wait = Duration::max();
   // Errors: InvalidArgument naming the field.
   Status Validate() const;
 };
@@ -53,6 +56,8 @@ struct NodeView {
   std::int32_t requests = 0;  // of this router, that involve it
   handoff::Heartbeat load;    // the last one, without cache changes
   std::int32_t usable_pairs = 0;
+  bool draining = false;
+  bool stuck = false;  // its step takes far longer than it can
 };
 
 // All zero but the first block when nothing is left to do. Counters only grow.
@@ -60,8 +65,10 @@ struct RouterStats {
   std::int32_t nodes = 0;
   std::int32_t usable_pairs = 0;
 
-  std::int32_t requests = 0;  // unfinished
-  std::int32_t queued = 0;    // of these, waiting for a pair
+  std::int32_t requests = 0;           // unfinished
+  std::int32_t queued = 0;             // of these, waiting for a pair
+  std::int32_t retries_queued = 0;     // of these, begun before
+  std::int32_t retries_under_way = 0;  // new attempts without a token yet
 
   std::int64_t submitted = 0;
   std::int64_t refused = 0;
@@ -75,6 +82,9 @@ struct RouterStats {
   std::int64_t repeats_different = 0;  // … and differed: same request, other bytes
   std::int64_t gaps = 0;               // positions beyond the next one, taken as a loss
   std::int64_t stale_messages = 0;
+  std::int64_t placed_again = 0;  // placements after an attempt's first
+  std::int64_t nodes_lost = 0;
+  std::int64_t nodes_stuck = 0;
 };
 
 class RouterCore {

@@ -3,7 +3,8 @@
 
 #include <map>
 #include <optional>
-#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/handoff/request_machine.h"
 #include "router/core/node_table.h"
 #include "router/core/router_core.h"
+#include "router/core/waiting_room.h"
 
 namespace tandem::router {
 
@@ -28,13 +30,27 @@ class RouterCore::Impl {
   void Stop(Time now, const Status& reason, Actions& out);
   void OnTime(Time now, Actions& out);
 
-  Time NextDeadline() const { return deadlines_.next(); }
+  Time NextDeadline() const;
   bool ready() const { return usable_pairs_ > 0; }
   RouterStats stats() const;
   std::vector<NodeView> nodes() const;
 
  private:
   using Machine = handoff::RequestMachine;
+  // What made an attempt end, for people; the views outlive the event.
+  struct Cause {
+    std::string_view node;          // its name
+    std::string_view reason = {};   // static
+    std::string_view message = {};  // its type; static
+    bool never_ran = false;         // the node did not take it: as if not tried
+  };
+  // An attempt that ended before its request did.
+  struct Left {
+    std::string reason;
+    std::string node;
+    handoff::Attempt attempt;
+    TokenCount delivered{0};
+  };
   struct Request {
     explicit Request(const RequestSpec& spec) : machine(spec.id, spec.tokens, spec.params) {}
     Machine machine;
@@ -50,31 +66,58 @@ class RouterCore::Impl {
     handoff::PlacementKey voice;
     std::int64_t granted = 0;
     std::int64_t consumed = 0;
+    bool begun = false;        // a node took it: the next attempt is a retry
+    bool retrying = false;     // a new attempt without a token: one of retries_under_way_
+    std::optional<Left> left;  // until a later attempt shows what came of it
   };
 
   Request* Find(handoff::RequestId id);
-  void OnFirstToken(Time now, handoff::NodeId from, const handoff::FirstToken& message,
-                    Request& request, Actions& out);
-  void OnTokens(Time now, handoff::NodeId from, const handoff::Tokens& message, Request& request,
-                Actions& out);
-  void OnFailed(Time now, handoff::NodeId from, const handoff::Failed& message, Request& request,
-                Actions& out);
-  void OnRefused(Time now, handoff::NodeId from, const handoff::Refused& message, Request& request,
-                 Actions& out);
-  void OnPlaced(Time now, handoff::NodeId from, const handoff::Placed& message, Actions& out);
-  void OnTransferReport(const handoff::TransferReport& message);
+  std::string_view NameOf(handoff::NodeId node) const;
+
+  // Nodes.
   void OnHeartbeat(Time now, handoff::NodeId from, const handoff::Heartbeat& message, Actions& out);
+  // Every stream there goes on elsewhere.
+  std::int32_t MoveStreams(Time now, handoff::NodeId node, handoff::Loss loss, const Cause& cause,
+                           Actions& out);
+  void PairsMayHaveChanged(Time now, Actions& out);
+  void SendPeers(Actions& out);
+  void Tell(NodeChanged change, Actions& out) { out.emplace_back(Note(std::move(change))); }
+
+  // Messages about one request.
+  void OnRequestMessage(Time now, handoff::NodeId from, const handoff::Message& message,
+                        Actions& out);
+  void OnFirstToken(Time now, handoff::NodeId from, const handoff::FirstToken& message,
+                    Request& request, const Cause& cause, Actions& out);
+  void OnTokens(Time now, handoff::NodeId from, const handoff::Tokens& message, Request& request,
+                Cause cause, Actions& out);
+  void OnFailed(Time now, handoff::NodeId from, const handoff::Failed& message, Request& request,
+                Cause cause, Actions& out);
+  void OnRefused(Time now, handoff::NodeId from, const handoff::Refused& message, Request& request,
+                 Cause cause, Actions& out);
+  void OnPlaced(Time now, handoff::NodeId from, const handoff::Placed& message, Actions& out);
+  void OnTransferReport(handoff::NodeId from, const handoff::TransferReport& message, Actions& out);
+  void Stale(const Cause& cause, handoff::RequestId id, Actions& out);
+
+  // Requests.
   // Does what the outcome asks for: deliver, requeue, finish. `request` may be gone afterwards.
-  void Apply(Time now, Request& request, const Machine::Outcome& outcome, Actions& out);
+  void Apply(Time now, Request& request, const Machine::Outcome& outcome, const Cause& cause,
+             Actions& out);
+  void Requeue(Time now, Request& request, bool counted, const Cause& cause, Actions& out);
+  void Finish(Request& request, Actions& out);
   void Deliver(Time now, Request& request, Position first, Actions& out);
+  // The attempt after `request.left` came to something.
+  void ShowFailOver(Time now, Request& request, bool resumed, Actions& out);
   void GrantCredit(Request& request, Actions& out);
   void FlushSends(Actions& out);
   void Dispatch(Time now, Actions& out);
+  // Dispatch, if a request came back or a retry made room for another.
+  void DispatchIfWanted(Time now, Actions& out);
   bool StartAttempt(Time now, Request& request, Actions& out);
   handoff::HashList HashesOf(Request& request, const std::string& numerics);
   void Uncount(Request& request);
-  void PairsMayHaveChanged(Time now, Actions& out);
-  void SendPeers(Actions& out);
+  void RetryIsUnderWay(Request& request, bool under_way);
+  // When the oldest new request has waited long enough for a pair.
+  Time GiveUpAt() const;
 
   const RouterConfig config_;
   NodeTable nodes_;
@@ -82,7 +125,10 @@ class RouterCore::Impl {
   bool stopping_ = false;
   std::uint64_t last_number_ = 0;              // of the requests submitted
   std::map<std::uint64_t, Request> requests_;  // by RequestId::number
-  std::set<std::uint64_t> queue_;              // numbers: the oldest first, retries included
+  WaitingRoom waiting_;
+  std::int32_t retries_under_way_ = 0;
+  bool dispatch_wanted_ = false;
+  Time no_pair_since_{};
   handoff::DeadlineQueue<std::uint64_t> deadlines_;
   std::vector<Send> sends_;  // scratch
   RouterStats counters_;

@@ -1,8 +1,8 @@
 #include "router/core/router_core.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
+
+#include "tests/unit/router/router_core_fixture.h"
 
 namespace tandem::router {
 namespace {
@@ -10,78 +10,6 @@ namespace {
 using handoff::NodeId;
 using handoff::PlacementKey;
 using handoff::Role;
-
-constexpr NodeId kP1{1}, kP2{2}, kD1{11}, kD2{12};
-const handoff::Incarnation kLife{77};
-Time At(std::int64_t ms) { return Time{} + std::chrono::milliseconds(ms); }
-
-class RouterCoreTest : public ::testing::Test {
- protected:
-  static RouterConfig Config() {
-    RouterConfig config;
-    config.incarnation = kLife;
-    config.requests_max = 8;
-    config.queued_max = 3;
-    return config;
-  }
-  void Connect(NodeId id, Role role, const std::string& name) {
-    handoff::Hello hello;
-    hello.role = role;
-    hello.name = name;
-    hello.layout.num_layers = hello.layout.num_kv_heads = hello.layout.head_dim = 1;
-    hello.capacity.num_blocks = kv::BlockCount(100);
-    core_.NodeConnected(now_, id, hello, out_);
-  }
-  void Usable(NodeId prefill, std::vector<std::string> sinks) {
-    handoff::Heartbeat heartbeat;
-    heartbeat.usable_sinks = std::move(sinks);
-    core_.OnMessage(now_, prefill, heartbeat, out_);
-  }
-  void ConnectAll() {
-    Connect(kP1, Role::kPrefill, "p1");
-    Connect(kP2, Role::kPrefill, "p2");
-    Connect(kD1, Role::kDecode, "d1");
-    Connect(kD2, Role::kDecode, "d2");
-    Usable(kP1, {"d1", "d2"});
-    Usable(kP2, {"d1", "d2"});
-  }
-  Status Submit(std::uint64_t number, Deadline deadline = {}) {
-    RequestSpec spec;
-    spec.id = {kLife, number};
-    spec.tokens = std::make_shared<TokenIds>(TokenIds(20, TokenId(1)));
-    spec.params.max_tokens = TokenCount(1000);
-    spec.deadline = deadline;
-    return core_.Submit(now_, std::move(spec), out_);
-  }
-  std::vector<std::pair<NodeId, handoff::Prefill>> Prefills() const {
-    std::vector<std::pair<NodeId, handoff::Prefill>> found;
-    for (const Action& action : out_) {
-      const Send* send = std::get_if<Send>(&action);
-      if (send == nullptr) continue;
-      if (auto* m = std::get_if<handoff::Prefill>(&send->message)) found.emplace_back(send->to, *m);
-    }
-    return found;
-  }
-  template <typename M>
-  const M* Sent(NodeId to) const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      const Send* send = std::get_if<Send>(&*it);
-      if (send == nullptr || send->to != to) continue;
-      if (const M* message = std::get_if<M>(&send->message)) return message;
-    }
-    return nullptr;
-  }
-  const Finished* End() const {
-    for (const Action& action : out_) {
-      if (auto* finished = std::get_if<Finished>(&action)) return finished;
-    }
-    return nullptr;
-  }
-
-  Time now_ = At(1000);
-  Actions out_;
-  RouterCore core_{Config()};
-};
 
 TEST_F(RouterCoreTest, WaitsForAPairWhoseProbeSucceeded) {
   ASSERT_TRUE(Submit(1).ok());

@@ -165,7 +165,7 @@ class RouterServiceTest : public ::testing::Test {
     options.core.incarnation = handoff::Incarnation(99);
     options.rpc = FastRpc();
     options.model_context = TokenCount(512);
-    service_ = std::make_unique<RouterService>(io_, strand_, options);
+    service_ = std::make_unique<RouterService>(io_, strand_, registry_, options);
     OnStrand([&] { service_->Start(); });
   }
   void WaitReady(bool wanted = true) {
@@ -213,6 +213,7 @@ class RouterServiceTest : public ::testing::Test {
     OnStrand([&] { decode_->Send(message); });
   }
 
+  metrics::Registry registry_;
   net::IoThreads io_{1};
   net::Strand strand_{io_};
   std::unique_ptr<FakeNode> prefill_;

@@ -299,8 +299,42 @@ TEST_F(CompletionCallTest, FailuresBeforeTextAreAStatus) {
   auto refused = Text("");
   EXPECT_EQ(refused->response->status, 429);
   backend_.refuse = OkStatus();
-  backend_.is_ready = false;
+  backend_.refuse = Unavailable("no pair was usable for 10 s");
   EXPECT_EQ(Text("")->response->status, 503);
+}
+
+TEST_F(CompletionCallTest, ARequestIsTakenWhileNoPairIsUsable) {
+  backend_.is_ready = false;
+  Text("");
+  EXPECT_EQ(backend_.running.size(), 1u) << "the backend decides how long it waits";
+}
+
+TEST_F(CompletionCallTest, AClientMayGiveItsRequestLessTime) {
+  const auto remaining = [&](std::vector<net::HttpHeader> headers) {
+    Post("/v1/completions", R"({"prompt":"Hello"})", std::move(headers));
+    return backend_.running.back().generation.deadline.Remaining(SteadyNow());
+  };
+  const Duration given = remaining({{"x-request-timeout-ms", "30000"}});
+  EXPECT_LE(given, std::chrono::seconds(30));
+  EXPECT_GT(given, std::chrono::seconds(0));
+  EXPECT_GT(remaining({}), std::chrono::seconds(30));
+  EXPECT_LE(remaining({{"x-request-timeout-ms", "99999999999"}}), std::chrono::minutes(1))
+      << "the server's limit";
+}
+
+TEST_F(CompletionCallTest, ATimeoutThatIsNoNumberIsRefusedBeforeTheBody) {
+  for (const char* text : {"0", "-1", "1.5", "soon", "", "1e3", "99999999999999999999999"}) {
+    net::HttpRequest head;
+    head.method = "POST";
+    head.path = "/v1/completions";
+    head.headers = {{"x-request-timeout-ms", text}};
+    const auto refusal = handler_.Check(head);
+    ASSERT_TRUE(refusal.has_value()) << text;
+    EXPECT_EQ(refusal->status, 400);
+    EXPECT_NE(refusal->body.find("x-request-timeout-ms"), std::string::npos);
+    EXPECT_EQ(Post("/v1/completions", R"({"prompt":"Hello"})", head.headers)->response->status,
+              400);
+  }
 }
 
 TEST_F(CompletionCallTest, FailuresAfterTextAreAnEvent) {
