@@ -17,12 +17,14 @@ namespace {
 
 // Runs in the forked child: only async-signal-safe calls. Writes errno to `report` when it cannot
 // start.
-[[noreturn]] void BecomeProgram(char* const* arguments, int log, int report, pid_t parent) {
+[[noreturn]] void BecomeProgram(char* const* arguments, int log, int report, int progress,
+                                pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(0);  // the supervisor died before prctl
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
+  if (progress >= 0) ::fcntl(progress, F_SETFD, 0);  // kept by the program
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0) ::dup2(null, STDIN_FILENO);
   sigset_t none;
@@ -37,7 +39,9 @@ namespace {
 }  // namespace
 
 StatusOr<ChildProcess> ChildProcess::Start(Command command) {
-  ScopedFd log(::open(command.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // Appending: two lives never write over one another.
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (command.append ? 0 : O_TRUNC);
+  ScopedFd log(::open(command.log.c_str(), flags, 0600));
   if (!log.valid()) {
     return Unavailable("{}: cannot write its log {}: {}", command.name, command.log.string(),
                        std::strerror(errno));
@@ -48,13 +52,25 @@ StatusOr<ChildProcess> ChildProcess::Start(Command command) {
   }
   ScopedFd report_out(pipe_fds[0]);
   ScopedFd report_in(pipe_fds[1]);
+  ScopedFd progress_out, progress_in;
+  std::vector<std::string> words = command.arguments;
+  if (command.tells_progress) {
+    if (::pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+      return Unavailable("{}: pipe: {}", command.name, std::strerror(errno));
+    }
+    progress_out = ScopedFd(pipe_fds[0]);
+    progress_in = ScopedFd(pipe_fds[1]);
+    words.insert(words.end(), {"--progress-fd", std::to_string(progress_in.get())});
+  }
   std::vector<char*> arguments;
-  for (std::string& argument : command.arguments) arguments.push_back(argument.data());
+  for (std::string& argument : words) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return Unavailable("{}: fork: {}", command.name, std::strerror(errno));
-  if (pid == 0) BecomeProgram(arguments.data(), log.get(), report_in.get(), parent);
+  if (pid == 0) {
+    BecomeProgram(arguments.data(), log.get(), report_in.get(), progress_in.get(), parent);
+  }
   report_in.Reset();
   ScopedFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   int error = 0;
@@ -62,7 +78,7 @@ StatusOr<ChildProcess> ChildProcess::Start(Command command) {
   do {
     got = ::read(report_out.get(), &error, sizeof error);  // ends at exec or with an errno
   } while (got < 0 && errno == EINTR);
-  ChildProcess child(std::move(command), pid, std::move(pidfd));
+  ChildProcess child(std::move(command), pid, std::move(pidfd), std::move(progress_out));
   if (got > 0) {
     return Unavailable("{}: cannot start {}: {}", child.name(), child.command_.arguments[0],
                        std::strerror(error));
@@ -73,13 +89,17 @@ StatusOr<ChildProcess> ChildProcess::Start(Command command) {
   return child;
 }
 
-ChildProcess::ChildProcess(Command command, pid_t pid, ScopedFd pidfd)
-    : command_(std::move(command)), pid_(pid), pidfd_(std::move(pidfd)) {}
+ChildProcess::ChildProcess(Command command, pid_t pid, ScopedFd pidfd, ScopedFd progress)
+    : command_(std::move(command)),
+      pid_(pid),
+      pidfd_(std::move(pidfd)),
+      progress_(std::move(progress)) {}
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : command_(std::move(other.command_)),
       pid_(std::exchange(other.pid_, -1)),
       pidfd_(std::move(other.pidfd_)),
+      progress_(std::move(other.progress_)),
       ended_(other.ended_),
       wait_status_(other.wait_status_) {}
 
@@ -105,6 +125,15 @@ std::optional<std::string> ChildProcess::Ended() {
                        ::strsignal(WTERMSIG(wait_status_)));
   }
   return fmt::format("exit status {}", WEXITSTATUS(wait_status_));
+}
+
+bool ChildProcess::Stopped() const {
+  // "PID (NAME) STATE …"; the name may hold anything.
+  std::ifstream in(fmt::format("/proc/{}/stat", pid_));
+  std::string line;
+  std::getline(in, line);
+  const std::size_t end = line.rfind(')');
+  return !ended_ && end != std::string::npos && end + 2 < line.size() && line[end + 2] == 'T';
 }
 
 std::string ChildProcess::LogTail(int lines) const {

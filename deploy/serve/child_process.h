@@ -22,7 +22,10 @@ class ChildProcess {
   struct Command {
     std::string name;                    // "prefill-0", for messages
     std::vector<std::string> arguments;  // arguments[0]: path of the program
-    std::filesystem::path log;           // truncated; stdout and stderr
+    std::filesystem::path log;           // stdout and stderr
+    bool append = false;                 // to the log, which is truncated otherwise
+    // Adds --progress-fd FD: what the child writes there comes out of progress_fd().
+    bool tells_progress = false;
   };
 
   // Errors: Unavailable when the log cannot be written or the program cannot be started.
@@ -37,6 +40,10 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   // Becomes readable when the process ends.
   int pidfd() const { return pidfd_.get(); }
+  // -1: does not tell of its progress. Does not block.
+  int progress_fd() const { return progress_.get(); }
+  // Whether a signal has stopped it, as SIGSTOP does.
+  bool Stopped() const;
 
   void Signal(int signal);
   // How it ended ("exit status 3", "killed by signal 9"), once it has; reaps it.
@@ -46,11 +53,12 @@ class ChildProcess {
   std::string LogTail(int lines) const;
 
  private:
-  ChildProcess(Command command, pid_t pid, ScopedFd pidfd);
+  ChildProcess(Command command, pid_t pid, ScopedFd pidfd, ScopedFd progress);
 
   Command command_;
   pid_t pid_ = -1;
   ScopedFd pidfd_;
+  ScopedFd progress_;  // the pipe's end to read
   bool ended_ = false;
   int wait_status_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 
 #include "common/client/openai_client.h"
@@ -49,8 +50,9 @@ std::filesystem::path LocalCluster::PortFile(const std::string& name) const {
   return folder_ / (name + ".port");
 }
 
-Status LocalCluster::StartNode(const std::string& role, int index) {
-  const std::string name = fmt::format("{}-{}", role, index);
+std::vector<std::string> LocalCluster::NodeArguments(const std::string& role,
+                                                     const std::string& name,
+                                                     const std::string& listen) const {
   std::vector<std::string> arguments = {
       (programs_ / ("tandem-" + role)).string(),
       "--model",
@@ -58,7 +60,7 @@ Status LocalCluster::StartNode(const std::string& role, int index) {
       "--name",
       name,
       "--listen",
-      "127.0.0.1:0",
+      listen,
       "--port-file",
       PortFile(name).string(),
       "--kv-memory",
@@ -74,13 +76,34 @@ Status LocalCluster::StartNode(const std::string& role, int index) {
   if (options_.threads > 0) add("--threads", std::to_string(options_.threads));
   if (options_.context > 0) add("--context", std::to_string(options_.context));
   if (options_.numerics != "auto") add("--numerics", options_.numerics);
-  std::filesystem::remove(PortFile(name));
-  return supervisor_.Start({name, std::move(arguments), folder_ / (name + ".log")});
+  return arguments;
 }
 
-Status LocalCluster::StartRouter(const std::vector<std::string>& prefill,
-                                 const std::vector<std::string>& decode) {
-  // Through a file that only its owner may read: a key on the command line is everybody's to see.
+Status LocalCluster::StartNode(const std::string& role, int index) {
+  const std::string name = fmt::format("{}-{}", role, index);
+  std::filesystem::remove(PortFile(name));
+  return supervisor_.Start({.name = name,
+                            .arguments = NodeArguments(role, name, "127.0.0.1:0"),
+                            .log = folder_ / (name + ".log"),
+                            .tells_progress = true});
+}
+
+StatusOr<std::vector<std::string>> LocalCluster::AwaitNodes(const std::string& role, int count,
+                                                            Deadline deadline) {
+  std::vector<std::string> addresses;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = fmt::format("{}-{}", role, i);
+    TANDEM_ASSIGN_OR_RETURN(std::string address,
+                            supervisor_.AwaitFirstLine(PortFile(name), deadline));
+    // The router goes on dialing this address: another life must be found there.
+    supervisor_.SetArguments(name, NodeArguments(role, name, address));
+    addresses.push_back(std::move(address));
+  }
+  return addresses;
+}
+
+// A file that only its owner may read: a key on the command line is everybody's to see.
+Status LocalCluster::WriteRouterConfig(int port) const {
   const std::filesystem::path file = folder_ / "router.toml";
   std::filesystem::remove(file);
   const mode_t mask = ::umask(0077);
@@ -89,18 +112,48 @@ Status LocalCluster::StartRouter(const std::vector<std::string>& prefill,
   out << "model = " << Quoted(options_.model) << "\n"
       << "alias = " << Quoted(options_.ModelId()) << "\n"
       << "host = " << Quoted(options_.host) << "\n"
-      << "port = " << options_.port << "\n"
-      << "prefill = " << Quoted(fmt::format("{}", fmt::join(prefill, ","))) << "\n"
-      << "decode = " << Quoted(fmt::format("{}", fmt::join(decode, ","))) << "\n"
+      << "port = " << port << "\n"
+      << "prefill = " << Quoted(fmt::format("{}", fmt::join(prefill_, ","))) << "\n"
+      << "decode = " << Quoted(fmt::format("{}", fmt::join(decode_, ","))) << "\n"
       << "port-file = " << Quoted(PortFile("router").string()) << "\n"
       << "log-level = " << Quoted(options_.log_level) << "\n";
   if (!options_.api_key.empty()) out << "api-key = " << Quoted(options_.api_key) << "\n";
   if (options_.allow_public) out << "allow-public = true\n";
   if (!out.flush()) return Unavailable("cannot write {}", file.string());
+  return OkStatus();
+}
+
+Status LocalCluster::StartRouter(Deadline deadline) {
+  TANDEM_RETURN_IF_ERROR(WriteRouterConfig(options_.port));
   std::filesystem::remove(PortFile("router"));
-  return supervisor_.Start({"router",
-                            {(programs_ / "tandem-router").string(), "--config", file.string()},
-                            folder_ / "router.log"});
+  TANDEM_RETURN_IF_ERROR(
+      supervisor_.Start({.name = "router",
+                         .arguments = {(programs_ / "tandem-router").string(), "--config",
+                                       (folder_ / "router.toml").string()},
+                         .log = folder_ / "router.log"}));
+  TANDEM_ASSIGN_OR_RETURN(std::string address,
+                          supervisor_.AwaitFirstLine(PortFile("router"), deadline));
+  if (options_.port == 0) {  // another life listens where clients have found this one
+    const std::size_t colon = address.rfind(':');
+    TANDEM_RETURN_IF_ERROR(WriteRouterConfig(std::atoi(address.c_str() + colon + 1)));
+  }
+  url_ = UrlFor(std::move(address));
+  return OkStatus();
+}
+
+Status LocalCluster::AwaitHealth(Deadline deadline) {
+  client::HttpClient::Options client_options{.base_url = url_, .api_key = options_.api_key};
+  TANDEM_ASSIGN_OR_RETURN(auto client, client::OpenAiClient::Create(std::move(client_options)));
+  while (true) {
+    if (auto healthy = client->Healthy(); healthy.ok() && *healthy) return OkStatus();
+    if (deadline.Passed(SteadyNow())) {
+      return DeadlineExceeded("the router did not become healthy in {} s; its log is {}",
+                              ToSeconds(kStartPatience), (folder_ / "router.log").string());
+    }
+    const Supervisor::Event event = supervisor_.Wait(Deadline::After(SteadyNow(), kHealthEvery));
+    if (event.what == Supervisor::What::kStopSignal) return Cancelled("stopped by the user");
+    if (event.what == Supervisor::What::kChildEnded) return Supervisor::Report(event);
+  }
 }
 
 Status LocalCluster::Start(const std::function<void(const std::string&)>& progress) {
@@ -114,39 +167,14 @@ Status LocalCluster::Start(const std::function<void(const std::string&)>& progre
                        options_.num_prefill, options_.num_decode, folder_.string()));
   for (int i = 0; i < options_.num_prefill; ++i) TANDEM_RETURN_IF_ERROR(StartNode("prefill", i));
   for (int i = 0; i < options_.num_decode; ++i) TANDEM_RETURN_IF_ERROR(StartNode("decode", i));
-
   const Deadline deadline = Deadline::After(SteadyNow(), kStartPatience);
-  const auto addresses = [&](const std::string& role,
-                             int count) -> StatusOr<std::vector<std::string>> {
-    std::vector<std::string> out;
-    for (int i = 0; i < count; ++i) {
-      TANDEM_ASSIGN_OR_RETURN(
-          std::string address,
-          supervisor_.AwaitFirstLine(PortFile(fmt::format("{}-{}", role, i)), deadline));
-      out.push_back(std::move(address));
-    }
-    return out;
-  };
-  TANDEM_ASSIGN_OR_RETURN(auto prefill, addresses("prefill", options_.num_prefill));
-  TANDEM_ASSIGN_OR_RETURN(auto decode, addresses("decode", options_.num_decode));
+  TANDEM_ASSIGN_OR_RETURN(prefill_, AwaitNodes("prefill", options_.num_prefill, deadline));
+  TANDEM_ASSIGN_OR_RETURN(decode_, AwaitNodes("decode", options_.num_decode, deadline));
   progress("nodes have loaded the model; starting the router");
-  TANDEM_RETURN_IF_ERROR(StartRouter(prefill, decode));
-  TANDEM_ASSIGN_OR_RETURN(std::string address,
-                          supervisor_.AwaitFirstLine(PortFile("router"), deadline));
-  url_ = UrlFor(std::move(address));
-
-  client::HttpClient::Options client_options{.base_url = url_, .api_key = options_.api_key};
-  TANDEM_ASSIGN_OR_RETURN(auto client, client::OpenAiClient::Create(std::move(client_options)));
-  while (true) {
-    if (auto healthy = client->Healthy(); healthy.ok() && *healthy) return OkStatus();
-    if (deadline.Passed(SteadyNow())) {
-      return DeadlineExceeded("the router did not become healthy in {} s; its log is {}",
-                              ToSeconds(kStartPatience), (folder_ / "router.log").string());
-    }
-    const Supervisor::Event event = supervisor_.Wait(Deadline::After(SteadyNow(), kHealthEvery));
-    if (event.what == Supervisor::What::kStopSignal) return Cancelled("stopped by the user");
-    if (event.what == Supervisor::What::kChildEnded) return Supervisor::Report(event);
-  }
+  TANDEM_RETURN_IF_ERROR(StartRouter(deadline));
+  TANDEM_RETURN_IF_ERROR(AwaitHealth(deadline));
+  supervisor_.KeepAlive();
+  return OkStatus();
 }
 
 }  // namespace tandem::deploy

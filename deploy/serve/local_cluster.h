@@ -15,9 +15,9 @@ class LocalCluster {
   // `programs`: the folder of tandem-router and its siblings. Both references outlive the cluster.
   LocalCluster(const ServeOptions& options, std::filesystem::path programs, Supervisor& supervisor);
 
-  // Starts the nodes, then the router, and waits until it answers healthy. `progress` gets a line
-  // per step. Errors: Unavailable with a child's last log lines, Cancelled on a stop signal,
-  // DeadlineExceeded.
+  // Starts the nodes, then the router, waits until it answers healthy, and has them kept alive from
+  // then on, each on the address it has now. `progress` gets a line per step. Errors: Unavailable
+  // with a child's last log lines, Cancelled on a stop signal, DeadlineExceeded.
   Status Start(const std::function<void(const std::string&)>& progress);
 
   // "http://127.0.0.1:8000", once started.
@@ -25,15 +25,22 @@ class LocalCluster {
   const std::filesystem::path& logs() const { return folder_; }
 
  private:
+  std::vector<std::string> NodeArguments(const std::string& role, const std::string& name,
+                                         const std::string& listen) const;
   Status StartNode(const std::string& role, int index);
-  Status StartRouter(const std::vector<std::string>& prefill,
-                     const std::vector<std::string>& decode);
+  // Their addresses, which they keep over restarts.
+  StatusOr<std::vector<std::string>> AwaitNodes(const std::string& role, int count,
+                                                Deadline deadline);
+  Status WriteRouterConfig(int port) const;
+  Status StartRouter(Deadline deadline);
+  Status AwaitHealth(Deadline deadline);
   std::filesystem::path PortFile(const std::string& name) const;
 
   const ServeOptions& options_;
   std::filesystem::path programs_;
   Supervisor& supervisor_;
-  std::filesystem::path folder_;  // logs, port files, the router's configuration
+  std::filesystem::path folder_;               // logs, port files, the router's configuration
+  std::vector<std::string> prefill_, decode_;  // addresses
   std::string url_;
 };
 

@@ -69,7 +69,12 @@ Status Run(const ServeOptions& options, LocalCluster& cluster, Supervisor& super
 
 Status Serve(const ServeOptions& options, const std::filesystem::path& programs) {
   TANDEM_RETURN_IF_ERROR(options.Validate());
-  Supervisor supervisor;
+  Supervisor::Options watch;
+  watch.restart.mode = options.restart_mode();
+  watch.restart.early_deaths_max = options.give_up_after;
+  watch.stuck_after = options.stuck_after;
+  watch.say = Say;
+  Supervisor supervisor(std::move(watch));
   LocalCluster cluster(options, programs, supervisor);
   const Status ran = Run(options, cluster, supervisor);
   Say("stopping");

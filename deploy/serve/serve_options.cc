@@ -41,6 +41,13 @@ void ServeOptions::Register(config::ProgramOptions& options) {
               Choice(&log_level, {"debug", "info", "warning", "error"}));
   options.Add("state-folder", "PATH", fmt::format("for logs ({})", DefaultStateFolder().string()),
               Text(&state_folder));
+  options.Add("restart", "WHEN", "which processes that ended are started again",
+              Choice(&restart, {"always", "on-failure", "never"}));
+  options.Add("give-up-after", "N", "early deaths of one process in a row; 0: never",
+              Int(&give_up_after, 0, 1000));
+  options.Add("stuck-after", "TIME",
+              "kill a process that is stuck or stopped for this long; 0: never",
+              Seconds(&stuck_after));
   options.Add("ask", "TEXT", "ask this once ready, stream the answer, print what happened",
               Text(&ask));
   options.Add("once", "", "stop after the answer", Switch(&once));
@@ -65,6 +72,11 @@ Status ServeOptions::Validate() const {
         "/dev/shm", ByteCount(num_decode * (kv_memory.value() + kSharedMemoryMargin))));
   }
   return OkStatus();
+}
+
+RestartMode ServeOptions::restart_mode() const {
+  if (restart == "never") return RestartMode::kNever;
+  return restart == "on-failure" ? RestartMode::kOnFailure : RestartMode::kAlways;
 }
 
 std::string ServeOptions::ModelId() const { return alias.empty() ? ServedModelId(model) : alias; }

@@ -1,6 +1,7 @@
 // What `tandem serve` can be told.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/config/program_options.h"
+#include "deploy/serve/restart_policy.h"
 
 namespace tandem::deploy {
 
@@ -27,6 +29,9 @@ struct ServeOptions {
   std::string numerics = "auto";
   std::string log_level = "info";
   std::string state_folder;  // logs; empty: DefaultStateFolder()
+  std::string restart = "always";
+  int give_up_after = 5;
+  Duration stuck_after = std::chrono::seconds(60);
   std::string ask;
   bool once = false;
 
@@ -35,6 +40,7 @@ struct ServeOptions {
   // room.
   Status Validate() const;
   std::string ModelId() const;
+  RestartMode restart_mode() const;
 };
 
 // $XDG_STATE_HOME/tandem, ~/.local/state/tandem, or /tmp/tandem.

@@ -30,7 +30,7 @@ class SupervisorTest : public ::testing::Test {
 };
 
 TEST_F(SupervisorTest, ReportsHowAChildEndedWithItsLastLines) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   ASSERT_TRUE(supervisor.Start(Shell("quiet", "exec sleep 1000")).ok());
   ASSERT_TRUE(
       supervisor.Start(Shell("broken", "echo loading; echo no such model >&2; exit 3")).ok());
@@ -43,13 +43,13 @@ TEST_F(SupervisorTest, ReportsHowAChildEndedWithItsLastLines) {
 }
 
 TEST_F(SupervisorTest, NamesTheSignalThatKilledAChild) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   ASSERT_TRUE(supervisor.Start(Shell("victim", "kill -9 $$")).ok());
   EXPECT_THAT(supervisor.Wait(Deadline()).how, HasSubstr("signal 9"));
 }
 
 TEST_F(SupervisorTest, StopSignalIsAnEventAndChildrenDoNotGetIt) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   ASSERT_TRUE(supervisor.Start(Shell("child", "exec sleep 1000")).ok());
   ::raise(SIGINT);
   EXPECT_EQ(supervisor.Wait(Deadline()).what, Supervisor::What::kStopSignal);
@@ -57,7 +57,7 @@ TEST_F(SupervisorTest, StopSignalIsAnEventAndChildrenDoNotGetIt) {
 }
 
 TEST_F(SupervisorTest, StopAllIsCleanWhenEveryChildExitsWithStatusZero) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   const auto ready = folder_ / "ready";
   ASSERT_TRUE(supervisor
                   .Start(Shell("polite", "trap 'exit 0' TERM; echo up > " + ready.string() +
@@ -68,7 +68,7 @@ TEST_F(SupervisorTest, StopAllIsCleanWhenEveryChildExitsWithStatusZero) {
 }
 
 TEST_F(SupervisorTest, StopAllStopsTheLastStartedBeforeTheOthers) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   const std::string order = (folder_ / "order").string();
   for (const char* name : {"node", "router"}) {
     const auto ready = folder_ / (std::string(name) + ".ready");
@@ -89,7 +89,7 @@ TEST_F(SupervisorTest, StopAllStopsTheLastStartedBeforeTheOthers) {
 }
 
 TEST_F(SupervisorTest, StopAllKillsAfterPatienceAndSaysSo) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   const auto ready = folder_ / "ready";
   ASSERT_TRUE(supervisor
                   .Start(Shell("stubborn", "trap '' TERM; echo up > " + ready.string() +
@@ -102,7 +102,7 @@ TEST_F(SupervisorTest, StopAllKillsAfterPatienceAndSaysSo) {
 }
 
 TEST_F(SupervisorTest, AwaitFirstLineEndsWithTheChildsReport) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   ASSERT_TRUE(supervisor.Start(Shell("short", "echo port taken; exit 1")).ok());
   auto line = supervisor.AwaitFirstLine(folder_ / "never", Deadline());
   EXPECT_TRUE(absl::IsUnavailable(line.status()));
@@ -110,9 +110,80 @@ TEST_F(SupervisorTest, AwaitFirstLineEndsWithTheChildsReport) {
 }
 
 TEST_F(SupervisorTest, ProgramThatIsNotThereIsAnError) {
-  Supervisor supervisor;
+  Supervisor supervisor({});
   Status status = supervisor.Start({"gone", {"/no/such/program"}, folder_ / "gone.log"});
   EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/program: No such file"));
+}
+
+TEST_F(SupervisorTest, StartsAgainWhatDiedAndAppendsToItsLog) {
+  Supervisor::Options options;
+  options.restart.backoff_min = std::chrono::milliseconds(1);
+  std::vector<std::string> said;
+  options.say = [&](const std::string& line) { said.push_back(line); };
+  Supervisor supervisor(std::move(options));
+  const std::string lives = (folder_ / "lives").string();
+  const std::string script = "echo a life; echo x >> " + lives + "; if [ $(wc -l < " + lives +
+                             ") -lt 3 ]; then kill -9 $$; fi; echo up > " +
+                             (folder_ / "third").string() + "; exec sleep 1000";
+  supervisor.KeepAlive();
+  ASSERT_TRUE(supervisor.Start(Shell("phoenix", script)).ok());
+  ASSERT_TRUE(supervisor.AwaitFirstLine(folder_ / "third", Deadline()).ok());
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_THAT(said[0], HasSubstr("phoenix"));
+  EXPECT_THAT(said[0], HasSubstr("signal 9"));
+  std::ifstream log(folder_ / "phoenix.log");
+  int lines = 0;
+  for (std::string line; std::getline(log, line);) lines += line == "a life" ? 1 : 0;
+  EXPECT_EQ(lines, 3);
+}
+
+TEST_F(SupervisorTest, GivesUpLoudlyAfterRepeatedEarlyDeaths) {
+  Supervisor::Options options;
+  options.restart.backoff_min = std::chrono::milliseconds(1);
+  Supervisor supervisor(std::move(options));
+  supervisor.KeepAlive();
+  ASSERT_TRUE(supervisor.Start(Shell("doomed", "echo no such model; exit 1")).ok());
+  const Supervisor::Event event = supervisor.Wait(Deadline());
+  ASSERT_EQ(event.what, Supervisor::What::kChildEnded);
+  const std::string report(FromAbsl(Supervisor::Report(event).message()));
+  EXPECT_THAT(report, HasSubstr("doomed"));
+  EXPECT_THAT(report, HasSubstr("death 5 in a row"));
+  EXPECT_THAT(report, HasSubstr("no such model"));
+  EXPECT_TRUE(absl::IsUnavailable(supervisor.StopAll(std::chrono::hours(1))));
+}
+
+TEST_F(SupervisorTest, ANewLifeGetsTheArgumentsThatWereSet) {
+  Supervisor::Options options;
+  options.restart.backoff_min = std::chrono::milliseconds(1);
+  Supervisor supervisor(std::move(options));
+  supervisor.KeepAlive();
+  ASSERT_TRUE(supervisor.Start(Shell("node", "kill -9 $$")).ok());
+  const auto ready = folder_ / "ready";
+  supervisor.SetArguments(
+      "node", {"/bin/sh", "-c", "echo same port > " + ready.string() + "; exec sleep 1000"});
+  EXPECT_EQ(*supervisor.AwaitFirstLine(ready, Deadline()), "same port");
+}
+
+TEST_F(SupervisorTest, KillsAStoppedChildAndOneWhoseStepIsStuck) {
+  Supervisor::Options options;
+  options.restart.mode = RestartMode::kNever;
+  options.stuck_after = std::chrono::milliseconds(50);
+  std::string said;
+  options.say = [&](const std::string& line) { said = line; };
+  for (const std::string script : {"kill -STOP $$; exec sleep 1000",
+                                   // $2: the file descriptor of its progress
+                                   "while :; do echo 7 20000 10000 >&$2; sleep 0.01; done"}) {
+    Supervisor supervisor(options);
+    supervisor.KeepAlive();
+    ChildProcess::Command command = Shell("stuck", script);
+    command.arguments.push_back("sh");
+    command.tells_progress = true;
+    ASSERT_TRUE(supervisor.Start(std::move(command)).ok());
+    const Supervisor::Event event = supervisor.Wait(Deadline());
+    ASSERT_EQ(event.what, Supervisor::What::kChildEnded);
+    EXPECT_THAT(event.how, HasSubstr("signal 9"));
+    EXPECT_THAT(said, HasSubstr("stuck (pid"));
+  }
 }
 
 TEST_F(SupervisorTest, DestructionLeavesNoChild) {
