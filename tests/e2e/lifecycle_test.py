@@ -85,9 +85,29 @@ class Stopping(unittest.TestCase):
             cluster.wait_idle()
             self.assertEqual(cluster.stop(), 0)
 
-    def test_dead_child_is_reported_and_all_stops(self):
+    def test_dead_child_comes_back_on_its_address_and_serves(self):
+        with Cluster(self.model) as cluster:
+            fields = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+            body = {"model": cluster.model, **fields}
+            _, before = cluster.post("/v1/completions", body)
+            for victim, how in (("decode-0", signal.SIGKILL), ("prefill-0", signal.SIGKILL),
+                                ("router", signal.SIGKILL), ("decode-0", signal.SIGTERM)):
+                with self.subTest(victim=victim, how=how):
+                    old = cluster.children()[victim]
+                    os.kill(old, how)
+                    wait_until(lambda: cluster.children().get(victim, old) != old, f"a new {victim}")
+                    wait_until(cluster.healthy, f"{victim} is used again")
+                    status, after = cluster.post("/v1/completions", body)
+                    self.assertEqual(status, 200, after)
+                    self.assertEqual(after["choices"], before["choices"])
+            children = cluster.children()
+            self.assertEqual(cluster.stop(signal.SIGTERM), 0, cluster.said)
+            self.assertIn("starting it again", "".join(cluster.said))
+            self.assert_nothing_left(cluster, children)
+
+    def test_dead_child_that_is_not_wanted_back_is_reported_and_all_stops(self):
         for victim in ("decode-0", "prefill-0", "router"):
-            with self.subTest(victim), Cluster(self.model) as cluster:
+            with self.subTest(victim), Cluster(self.model, "--restart", "never") as cluster:
                 children = cluster.children()
                 os.kill(children[victim], signal.SIGKILL)
                 self.assertNotEqual(cluster.process.wait(60), 0)

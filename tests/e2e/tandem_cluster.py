@@ -95,8 +95,13 @@ class Cluster:
         for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
             with open(path) as file:
                 for pid in file.read().split():
-                    with open(f"/proc/{pid}/cmdline") as command:
-                        words = command.read().split("\0")
+                    try:
+                        with open(f"/proc/{pid}/cmdline") as command:
+                            words = command.read().split("\0")
+                    except (FileNotFoundError, ProcessLookupError):
+                        continue  # has just ended
+                    if words == [""]:
+                        continue  # ended, not reaped
                     name = words[words.index("--name") + 1] if "--name" in words else "router"
                     pids[name] = int(pid)
         return pids
@@ -108,6 +113,14 @@ class Cluster:
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
             return answer.read().decode()
+
+    def healthy(self):
+        """Whether the router is up and knows a pair that works."""
+        try:
+            self.get("/health")
+            return True
+        except (urllib.error.URLError, ConnectionError):
+            return False
 
     def post(self, path, body):
         """(HTTP status, parsed answer)."""
