@@ -86,11 +86,11 @@ class Fleet:
     """Prefill and decode nodes and a router; dead nodes are started again while `supervise` is on."""
 
     def __init__(self, model, folder, prefill=2, decode=2, transport="ucx-shm", kv_memory="24M", node_flags=(),
-                 router_flags=(), listen=lambda name: "127.0.0.1", prefix=lambda name: (), wait_healthy=True):
+                 router_flags=(), listen=lambda name: "127.0.0.1", prefix=lambda name: (), restart_after=0.3):
         self.folder = folder
         self.members = {}
         self.events = []  # (time, text)
-        self.restart_after = 0.3
+        self.restart_after = restart_after
         self.supervise = True
         self._stop = threading.Event()
         binary = lambda name: os.path.join(BUILD, "bin", name)
@@ -123,8 +123,7 @@ class Fleet:
             self.members["router"] = self.router
             self.router.start()
             self.url = "http://" + self.router.await_port()
-            if wait_healthy:
-                self.wait_healthy()
+            wait_until(self.whole, "every pair of nodes is usable")
         except BaseException:
             self.close()
             raise
@@ -181,16 +180,6 @@ class Fleet:
                 elif time.monotonic() - died[name] >= self.restart_after:
                     member.start()
                     self.events.append((time.monotonic(), f"{name} started again, pid {member.pid}"))
-
-    def healthy(self):
-        try:
-            with urllib.request.urlopen(self.url + "/health", timeout=PATIENCE) as answer:
-                return answer.status == 200
-        except OSError:
-            return False
-
-    def wait_healthy(self):
-        wait_until(self.healthy, "the router is healthy")
 
     def metrics(self):
         """{'name{labels}': value}."""

@@ -68,7 +68,9 @@ class Stream:
         if self.error is not None:
             return "failed"
         if self.text == self.prompt.text:
-            return "ok" if (self.usage or {}).get("completion_tokens") == self.prompt.tokens else "different"
+            usage = self.usage or {}
+            counted = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+            return "ok" if counted == (len(self.prompt.ids), self.prompt.tokens) else "different"
         want, got = self.prompt.text, self.text
         same = next((i for i, (a, b) in enumerate(zip(want, got)) if a != b), min(len(want), len(got)))
         repeated = any(got[same:] == want[back:] for back in range(same))
