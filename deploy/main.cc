@@ -11,15 +11,17 @@
 #include "deploy/bench/bench.h"
 #include "deploy/chat/chat.h"
 #include "deploy/serve/serve.h"
+#include "deploy/sim/simulate.h"
 
 namespace tandem::deploy {
 namespace {
 
 constexpr char kUsage[] =
     "usage: tandem COMMAND [--FLAG VALUE]…\n\n"
-    "  serve   start and watch a local cluster: router, prefill nodes, decode nodes\n"
-    "  chat    talk to an OpenAI-compatible server\n"
-    "  bench   load an OpenAI-compatible server and report latencies, errors, wrong answers\n\n"
+    "  serve     start and watch a local cluster: router, prefill nodes, decode nodes\n"
+    "  chat      talk to an OpenAI-compatible server\n"
+    "  bench     load an OpenAI-compatible server and report latencies, errors, wrong answers\n"
+    "  simulate  seeded histories of the cluster's decisions, with faults\n\n"
     "tandem COMMAND --help tells a command's flags.\n";
 
 std::filesystem::path ProgramFolder() {
@@ -64,13 +66,18 @@ int Main(int argc, char** argv) {
                                     "Loads an OpenAI-compatible server and reports what it did.",
                                     argc - 1, argv + 1, Bench);
   }
+  if (command == "simulate") {
+    return RunCommand<SimulateOptions>(
+        "tandem simulate", "Runs seeded histories of the production cores under a virtual clock.",
+        argc - 1, argv + 1, RunSimulate);
+  }
   if (command == "--help" || command == "-h" || command == "help") {
     std::fputs(kUsage, stdout);
     return 0;
   }
   if (!command.empty()) {
     std::fprintf(stderr, "error: there is no command '%s'%s\n\n", argv[1],
-                 config::DidYouMean(command, {"serve", "chat", "bench"}).c_str());
+                 config::DidYouMean(command, {"serve", "chat", "bench", "simulate"}).c_str());
   }
   std::fputs(kUsage, stderr);
   return 2;

@@ -5,30 +5,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/sim/token_model.h"
+
 namespace tandem::sim {
 
 using handoff::NodeId;
 using handoff::PlacementKey;
 
-DecodeProcess::DecodeProcess(World& world, NodeId id, const decode_node::DecodeConfig& config,
-                             handoff::Proof proof, const DecodeTiming& timing)
-    : world_(world),
-      id_(id),
+DecodeProcess::DecodeProcess(World& world, Network& network,
+                             const decode_node::DecodeConfig& config, handoff::Proof proof,
+                             const DecodeTiming& timing)
+    : Process(world, network, handoff::Role::kDecode, config.name, config.incarnation),
       config_(config),
       proof_(proof),
       timing_(timing),
       core_(config),
-      arena_(config.layout.num_layers, config.num_blocks.value(), config.layout.block_size) {
-  world_.Join(id, [this](NodeId from, handoff::Message message) {
-    Do([&](decode_node::Actions& out) {
-      core_.OnMessage(world_.loop.now(), from, std::move(message), out);
-    });
-  });
-}
-
-void DecodeProcess::Broken(const std::string& what) {
-  world_.Violate(fmt::format("{}: {}", config_.name, what));
-}
+      arena_(config.layout.num_layers, config.num_blocks.value(), config.layout.block_size) {}
 
 handoff::Hello DecodeProcess::MakeHello() const {
   handoff::Hello hello;
@@ -42,68 +34,110 @@ handoff::Hello DecodeProcess::MakeHello() const {
   return hello;
 }
 
-void DecodeProcess::Do(const std::function<void(decode_node::Actions&)>& event) {
-  decode_node::Actions out;
-  event(out);
-  for (decode_node::Action& action : out) Act(action);
-  const Time next = core_.NextDeadline();
-  if (next == kNever || next >= timer_) return;
-  timer_ = next;
-  world_.loop.At(next, [this, next] {
-    if (timer_ != next) return;
-    timer_ = kNever;
-    Do([&](decode_node::Actions& more) { core_.OnTime(world_.loop.now(), more); });
+// --- connections
+
+void DecodeProcess::Connected(NodeId peer, const handoff::Hello& hello, Process& process) {
+  if (hello.role == handoff::Role::kRouter) {
+    Do([&](auto& out) { core_.RouterConnected(now(), peer, hello, out); });
+    return;
+  }
+  // Once a life: a writer may outlive its connection.
+  if (proof_ == handoff::Proof::kWriter && watched_.insert(peer).second) {
+    process.Watch(*this,
+                  [this, peer] { Do([&](auto& out) { core_.WriterGone(now(), peer, out); }); });
+  }
+  Do([&](auto& out) { core_.SourceConnected(now(), peer, hello, proof_, out); });
+}
+
+void DecodeProcess::Lost(NodeId peer, handoff::Role role, handoff::Loss) {
+  Do([&](auto& out) {
+    if (role == handoff::Role::kRouter) {
+      core_.RouterLost(now(), peer, out);
+    } else {
+      core_.SourceLost(now(), peer, out);
+    }
   });
 }
 
-void DecodeProcess::ConnectRouter(NodeId router, const handoff::Hello& hello) {
-  peers_.push_back(router);
-  Do([&](auto& out) { core_.RouterConnected(world_.loop.now(), router, hello, out); });
+void DecodeProcess::Received(NodeId from, handoff::Message message) {
+  if (const auto* m = std::get_if<handoff::HandOff>(&message)) handed_off_[m->key] = m->tokens;
+  Do([&](auto& out) { core_.OnMessage(now(), from, std::move(message), out); });
 }
 
-void DecodeProcess::ConnectSource(NodeId source, const handoff::Hello& hello) {
-  peers_.push_back(source);
-  Do([&](auto& out) { core_.SourceConnected(world_.loop.now(), source, hello, proof_, out); });
+handoff::Heartbeat DecodeProcess::MakeHeartbeat(NodeId to) {
+  return core_.MakeHeartbeat(now(), to);
 }
 
-void DecodeProcess::StartHeartbeats() {
-  for (NodeId peer : peers_) {
-    world_.Send(id_, peer, core_.MakeHeartbeat(world_.loop.now(), peer));
-  }
-  world_.loop.After(std::chrono::milliseconds(250), [this] { StartHeartbeats(); });
+void DecodeProcess::BeginDrain() {
+  Do([&](auto& out) { core_.BeginDrain(now(), out); });
 }
 
-void DecodeProcess::Act(decode_node::Action& action) {
-  if (auto* a = std::get_if<handoff::Send>(&action)) {
-    world_.Send(id_, a->to, std::move(a->message));
-  } else if (auto* a = std::get_if<decode_node::StartStep>(&action)) {
-    RunStep(*a);
-  } else if (auto* a = std::get_if<decode_node::Expect>(&action)) {
-    for (std::size_t i = static_cast<std::size_t>(a->held.value()); i < a->blocks.size(); ++i) {
-      for (const PlacementKey& key : writers_[a->blocks[i].value()]) {
-        if (key != a->key) Broken("a block still being written was reserved for another placement");
-      }
-    }
-    expected_[a->key] = a->blocks;
-  } else if (auto* a = std::get_if<decode_node::StopExpecting>(&action)) {
-    expected_.erase(a->key);
-    std::erase_if(landed_, [&](const auto& entry) { return std::get<0>(entry) == a->key; });
-    std::erase_if(waiting_verifies_, [&](const auto& verify) { return verify.done.key == a->key; });
-    if (posted_[a->key] > 0) {
-      stopping_.insert(a->key);
-    } else {
-      posted_.erase(a->key);
-      world_.loop.After(world_.Jitter(timing_.verify), [this, key = a->key] {
-        Do([&](auto& out) { core_.SinkDrained(world_.loop.now(), key, out); });
+// --- time and actions
+
+void DecodeProcess::ClockJumped() {
+  timer_ = kNever;
+  Do([&](auto& out) { core_.OnTime(now(), out); });
+}
+
+void DecodeProcess::ArmTimer() {
+  const Time next = core_.NextDeadline();
+  if (next == kNever || next >= timer_) return;
+  timer_ = next;
+  After(next - now(), [this, next] {
+    if (timer_ != next) return;
+    timer_ = kNever;
+    Do([&](auto& more) { core_.OnTime(now(), more); });
+  });
+}
+
+void DecodeProcess::Act(decode_node::Actions& actions) {
+  for (decode_node::Action& action : actions) {
+    if (auto* a = std::get_if<handoff::Send>(&action)) {
+      if (const auto* m = std::get_if<handoff::Joined>(&a->message)) CheckJoined(m->key);
+      Send(a->to, std::move(a->message));
+    } else if (auto* a = std::get_if<decode_node::StartStep>(&action)) {
+      RunStep(*a);
+    } else if (auto* a = std::get_if<decode_node::Expect>(&action)) {
+      OnExpect(*a);
+    } else if (auto* a = std::get_if<decode_node::StopExpecting>(&action)) {
+      OnStopExpecting(*a);
+    } else if (auto* a = std::get_if<decode_node::Verify>(&action)) {
+      TryVerify(*a);
+    } else if (auto* a = std::get_if<decode_node::VerifyProbe>(&action)) {
+      After(timing_.verify, [this, source = a->source, nonce = a->probe.nonce] {
+        Do([&](auto& out) { core_.ProbeVerified(now(), source, nonce, true, out); });
       });
     }
-  } else if (auto* a = std::get_if<decode_node::Verify>(&action)) {
-    TryVerify(*a);
-  } else if (auto* a = std::get_if<decode_node::VerifyProbe>(&action)) {
-    world_.loop.After(timing_.verify, [this, source = a->source, nonce = a->probe.nonce] {
-      Do([&](auto& out) { core_.ProbeVerified(world_.loop.now(), source, nonce, true, out); });
-    });
   }
+  ArmTimer();
+  if (core_.drained() && !std::exchange(exiting_, true)) {
+    After(Duration(1), [this] { Exit(); });
+  }
+}
+
+void DecodeProcess::OnExpect(const decode_node::Expect& action) {
+  for (kv::BlockId block : action.blocks) {
+    for (const PlacementKey& key : writers_[block.value()]) {
+      if (key != action.key) {
+        Broken("a block still being written was reserved for another placement");
+      }
+    }
+  }
+  expected_[action.key] = action.blocks;
+}
+
+void DecodeProcess::OnStopExpecting(const decode_node::StopExpecting& action) {
+  const PlacementKey key = action.key;
+  expected_.erase(key);
+  handed_off_.erase(key);
+  std::erase_if(landed_, [&](const auto& entry) { return std::get<0>(entry) == key; });
+  std::erase_if(waiting_verifies_, [&](const auto& verify) { return verify.done.key == key; });
+  if (posted_.contains(key)) {
+    stopping_.insert(key);
+    return;
+  }
+  After(world_.Jitter(timing_.verify),
+        [this, key] { Do([&](auto& out) { core_.SinkDrained(now(), key, out); }); });
 }
 
 // One-sided: the bytes are there when LayerDone comes. Messages: they may still be on their way.
@@ -120,11 +154,12 @@ void DecodeProcess::TryVerify(const decode_node::Verify& action) {
     sum += KvValue(arena_.State(layer, action.blocks, i), layer);
   }
   const bool ok = sum == done.checksum;
-  world_.loop.After(
-      timing_.verify + world_.Jitter(timing_.verify), [this, ok, ticket = action.ticket] {
-        Do([&](auto& out) { core_.LayerVerified(world_.loop.now(), ticket, ok, out); });
-      });
+  After(timing_.verify + world_.Jitter(timing_.verify), [this, ok, ticket = action.ticket] {
+    Do([&](auto& out) { core_.LayerVerified(now(), ticket, ok, out); });
+  });
 }
+
+// --- landing
 
 void DecodeProcess::WriteBegins(const PlacementKey& key, std::span<const kv::BlockId> blocks) {
   for (kv::BlockId block : blocks) writers_[block.value()].insert(key);
@@ -146,27 +181,45 @@ void DecodeProcess::Land(const DataPart& part) {
   }
 }
 
-void DecodeProcess::DataMessage(DataPart part) {
+void DecodeProcess::DataMessage(Process& from, DataPart part) {
   if (!expected_.contains(part.key)) return;  // stale
-  Do([&](auto&) { core_.DataArrived(world_.loop.now(), part.key); });
+  Do([&](auto&) { core_.DataArrived(now(), part.key); });
   ++posted_[part.key];
   WriteBegins(part.key, part.blocks);
-  world_.loop.After(world_.Jitter(std::chrono::microseconds(300)), [this, part = std::move(part)] {
-    Land(part);
-    WriteEnds(part.key, part.blocks);
-    const PlacementKey key = part.key;
-    if (expected_.contains(key)) landed_.insert({key, part.layer, part.first_block});
-    if (--posted_[key] == 0) {
-      posted_.erase(key);
-      if (stopping_.erase(key) > 0) {
-        Do([&](auto& out) { core_.SinkDrained(world_.loop.now(), key, out); });
-      }
-    }
-    std::vector<decode_node::Verify> again;
-    std::swap(again, waiting_verifies_);
-    for (const decode_node::Verify& verify : again) TryVerify(verify);
-  });
+  After(world_.Jitter(std::chrono::microseconds(300)),
+        [this, &from, part = std::move(part)] { FinishReceive(from, part); });
 }
+
+// A receive whose sender stands still or is cut off stays posted until its endpoint is closed.
+void DecodeProcess::FinishReceive(Process& from, const DataPart& part) {
+  const bool stuck = from.stopped || network_.Blocked(host(), from.host());
+  const bool connected = IsConnectedTo(from);
+  if (stuck && connected) {
+    After(std::chrono::milliseconds(20), [this, &from, part] { FinishReceive(from, part); });
+    return;
+  }
+  const PlacementKey key = part.key;
+  if (connected || !stuck) {
+    Land(part);
+    if (expected_.contains(key)) landed_.insert({key, part.layer, part.first_block});
+  } else {
+    DataPart half = part;
+    half.blocks.resize(half.blocks.size() / 2);
+    Land(half);
+  }
+  WriteEnds(key, part.blocks);
+  if (--posted_[key] == 0) {
+    posted_.erase(key);
+    if (stopping_.erase(key) > 0) {
+      Do([&](auto& out) { core_.SinkDrained(now(), key, out); });
+    }
+  }
+  for (const decode_node::Verify& verify : std::exchange(waiting_verifies_, {})) {
+    TryVerify(verify);
+  }
+}
+
+// --- the engine
 
 void DecodeProcess::RunStep(const decode_node::StartStep& action) {
   Duration took = timing_.step_fixed;
@@ -176,43 +229,81 @@ void DecodeProcess::RunStep(const decode_node::StartStep& action) {
       if (!writers_[block.value()].empty()) Broken("a running sequence's block may be written");
     }
   }
-  took += world_.Jitter(took);
-  world_.loop.After(took, [this, action, took] {
-    std::vector<sequence::SampledToken> results;
-    for (const sequence::Slice& slice : action.batch->slices) {
-      const std::int32_t index = slice.first.value();
-      std::uint64_t sum = 0;
-      for (std::int32_t layer = 0; layer < config_.layout.num_layers; ++layer) {
-        const std::uint64_t before =
-            index > 0 ? arena_.State(layer, slice.block_table, index - 1) : 0;
-        arena_.State(layer, slice.block_table, index) = NextState(before, slice.tokens[0]);
-        for (std::int32_t i = 0; i <= index; ++i) {
-          sum += KvValue(arena_.State(layer, slice.block_table, i), layer);
-        }
-      }
-      results.push_back({slice.tag, SampleToken(sum, slice.position, slice.sample->seed), 0});
-    }
-    Do([&](auto& out) { core_.StepDone(world_.loop.now(), action.step, results, took, out); });
-  });
+  took = StepTime(took + world_.Jitter(took));
+  After(took, [this, action, took] { FinishStep(action, took); });
 }
 
-void DecodeProcess::CheckAfterEvent() {
-  const kv::BlockCounts blocks = core_.stats().blocks;
-  if (blocks.free + blocks.used + blocks.cached + blocks.quarantined != blocks.total) {
-    Broken("the blocks' states do not add up");
+void DecodeProcess::FinishStep(const decode_node::StartStep& action, Duration took) {
+  for (const sequence::Slice& slice : action.batch->slices) {
+    if (Poisons(slice.sample->seed, handoff::Role::kDecode)) return Kill();
+  }
+  if (TakeFailingStep()) {
+    Do([&](auto& out) { core_.StepFailed(now(), action.step, out); });
+    return;
+  }
+  std::vector<sequence::SampledToken> results;
+  for (const sequence::Slice& slice : action.batch->slices) {
+    const std::int32_t index = slice.first.value();
+    std::uint64_t sum = 0;
+    for (std::int32_t layer = 0; layer < config_.layout.num_layers; ++layer) {
+      const std::uint64_t before =
+          index > 0 ? arena_.State(layer, slice.block_table, index - 1) : 0;
+      arena_.State(layer, slice.block_table, index) = NextState(before, slice.tokens[0]);
+      for (std::int32_t i = 0; i <= index; ++i) {
+        sum += KvValue(arena_.State(layer, slice.block_table, i), layer);
+      }
+    }
+    results.push_back({slice.tag, SampleToken(sum, slice.position, slice.sample->seed), 0});
+  }
+  Do([&](auto& out) { core_.StepDone(now(), action.step, results, took, out); });
+}
+
+// --- what must hold
+
+void DecodeProcess::CheckJoined(const PlacementKey& key) {
+  const auto expected = expected_.find(key);
+  const auto handed_off = handed_off_.find(key);
+  if (expected == expected_.end() || handed_off == handed_off_.end()) return;  // a repeat
+  const TokenIds& tokens = *handed_off->second;
+  std::uint64_t state = 0;
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    state = NextState(state, tokens[i]);
+    for (std::int32_t layer = 0; layer < config_.layout.num_layers; ++layer) {
+      if (arena_.State(layer, expected->second, static_cast<std::int32_t>(i)) != state) {
+        return Broken(fmt::format("a sequence joined with wrong KV of token {}", i));
+      }
+    }
   }
 }
 
-void DecodeProcess::CheckBooks() {
+void DecodeProcess::CheckAfterEvent() {
+  const decode_node::DecodeStats s = core_.stats();
+  if (s.blocks.free + s.blocks.used + s.blocks.cached + s.blocks.quarantined != s.blocks.total) {
+    Broken("the blocks' states do not add up");
+  }
+  if (s.reserved + s.sequences + s.quarantined >
+      config_.reservations_max + config_.step_sequences) {
+    Broken("more reservations than reservations_max");
+  }
+}
+
+std::string DecodeProcess::LeftInBooks() const {
   const decode_node::DecodeStats s = core_.stats();
   const auto left = s.blocks.used.value() + s.blocks.quarantined.value() + s.reserved +
                     s.sequences + s.quarantined + s.leases + s.verifying;
-  if (left == 0 && expected_.empty() && posted_.empty() && stopping_.empty()) return;
-  Broken(
-      fmt::format("left at the end: {} blocks used, {} quarantined; {} reserved, {} sequences, "
-                  "{} quarantined, {} leases, {} verifications, {} expected, {} posted",
-                  s.blocks.used, s.blocks.quarantined, s.reserved, s.sequences, s.quarantined,
-                  s.leases, s.verifying, expected_.size(), posted_.size()));
+  const bool timer = core_.NextDeadline() != kNever;
+  const bool written = std::any_of(writers_.begin(), writers_.end(),
+                                   [](const auto& entry) { return !entry.second.empty(); });
+  if (left == 0 && expected_.empty() && posted_.empty() && stopping_.empty() && !timer &&
+      !written) {
+    return "";
+  }
+  return fmt::format(
+      "{}: {} blocks used, {} quarantined; {} reserved, {} sequences, {} quarantined, {} leases, "
+      "{} verifications, {} expected, {} posted, timer {}{}",
+      name(), s.blocks.used, s.blocks.quarantined, s.reserved, s.sequences, s.quarantined, s.leases,
+      s.verifying, expected_.size(), posted_.size(), timer ? "set" : "unset",
+      written ? ", writes under way" : "");
 }
 
 }  // namespace tandem::sim

@@ -1,65 +1,64 @@
-// The simulated router with its clients: submits a seeded workload and compares what comes out with
-// the reference stream, position by position.
+// A simulated router: RouterCore, its connections to the nodes it was told of, and the clients of
+// the workload.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "deploy/sim/simulation.h"
-#include "deploy/sim/world.h"
+#include "deploy/sim/process.h"
+#include "deploy/sim/workload.h"
 #include "router/core/router_core.h"
 
 namespace tandem::sim {
 
-class RouterProcess {
+class RouterProcess final : public Process {
  public:
-  RouterProcess(World& world, handoff::NodeId id, const SimOptions& options,
-                const router::RouterConfig& config, const Hash128& model_instance);
+  RouterProcess(World& world, Network& network, const router::RouterConfig& config,
+                Workload& workload);
 
-  handoff::Hello MakeHello() const;
-  void ConnectNode(handoff::NodeId node, const handoff::Hello& hello);
-  // Draws the requests and schedules them from now on.
-  void StartWorkload();
+  // Keeps connections to these nodes.
+  void SetNodes(const std::vector<std::string>& names);
+  // Asks the node of this name to drain; false: it is not connected.
+  bool Drain(const std::string& name);
 
-  bool finished() const { return started_ == options_.requests && clients_.empty(); }
+  // From clients. `refused` is called instead when the router does not take it.
+  void Submit(std::uint64_t number, Duration budget, router::RequestSpec spec,
+              const std::function<void(Status)>& refused);
+  void ClientGone(std::uint64_t number);
+  void StopMatched(std::uint64_t number, Position position);
+  void ClientConsumed(std::uint64_t number, std::int32_t positions);
+
   router::RouterCore& core() { return core_; }
-  std::int32_t done() const { return done_; }
-  std::int32_t cancelled() const { return cancelled_; }
-  void CheckBooks();
+  void CheckAfterEvent() override;
+  std::string LeftInBooks() const override;
 
  private:
-  struct Client {
-    TokenIds expected;  // the whole stream
-    std::int32_t received = 0;
-    std::int32_t stop_at = -1;  // a stop string ends with this position
-    bool gone = false;          // cancelled by the client
-    bool stopped = false;
-    bool slow = false;
-  };
-  // Gives the core an event and does what it asks for.
-  void Do(const std::function<void(router::Actions&)>& event);
-  void Act(router::Action& action);
-  void OnDeliver(const router::Deliver& action);
-  void OnFinished(const router::Finished& action);
-  void Submit(std::uint64_t number);
-  router::RequestSpec Draw(std::uint64_t number);
-  void Broken(std::uint64_t number, const std::string& what);
+  handoff::Hello MakeHello() const override;
+  void Connected(handoff::NodeId peer, const handoff::Hello& hello, Process& process) override;
+  void Lost(handoff::NodeId peer, handoff::Role role, handoff::Loss loss) override;
+  void Received(handoff::NodeId from, handoff::Message message) override;
+  handoff::Heartbeat MakeHeartbeat(handoff::NodeId) override { return {}; }
+  void ClockJumped() override;
 
-  World& world_;
-  const handoff::NodeId id_;
-  const SimOptions options_;
+  // Gives the core an event and does what it asks for.
+  template <typename Event>
+  void Do(Event&& event) {
+    router::Actions out;
+    event(out);
+    Act(out);
+  }
+  void Act(router::Actions& actions);
+  void ArmTimer();
+  handoff::RequestId IdOf(std::uint64_t number) const { return {config_.incarnation, number}; }
+
   const router::RouterConfig config_;
-  const Hash128 model_instance_;
-  const Hash128 root_;
+  Workload& workload_;
   router::RouterCore core_;
-  Time timer_ = kNever;
-  std::vector<TokenIds> prefixes_;  // that prompts share
-  std::map<std::uint64_t, Client> clients_;
-  std::int32_t started_ = 0;
-  std::int32_t done_ = 0;
-  std::int32_t cancelled_ = 0;
+  Time timer_ = kNever;                           // by the own clock
+  std::map<std::string, handoff::NodeId> nodes_;  // connected
+  handoff::PlacementKey voice_;                   // of the message under way
 };
 
 }  // namespace tandem::sim

@@ -11,6 +11,7 @@
 
 #include "common/base/random.h"
 #include "common/base/units.h"
+#include "common/handoff/messages.h"
 #include "common/sequence/sampling_params.h"
 
 namespace tandem::sim {
@@ -28,6 +29,13 @@ inline TokenId SampleToken(std::uint64_t kv_sum, Position position, std::uint64_
   const std::uint64_t mixed =
       Mix64(kv_sum + Mix64(seed) + static_cast<std::uint64_t>(position.value()) * 7919);
   return TokenId(static_cast<std::int32_t>(mixed % kVocabulary));
+}
+
+// A poison request is one whose seed says so, and for which role.
+inline constexpr std::uint64_t kPoisonSeed = 0x7015'0000'0000'0000;
+inline bool Poisons(std::uint64_t seed, handoff::Role role) {
+  if (seed >> 48 != kPoisonSeed >> 48) return false;
+  return (seed & (role == handoff::Role::kPrefill ? 1 : 2)) != 0;
 }
 
 // What a client of an undisturbed model gets: all tokens up to the stop or the limit.

@@ -1,0 +1,82 @@
+// Cluster: what the faults excuse. A request may end with an error only if there was no pair of
+// nodes that could have served it, or if an injected cause explains that error.
+#include <algorithm>
+
+#include "deploy/sim/cluster.h"
+
+namespace tandem::sim {
+namespace {
+
+using handoff::Role;
+
+// With a pair that works for as long, every request ends well: a loss is noticed, dialed again,
+// probed and served in less.
+constexpr Duration kEnoughHealth = std::chrono::seconds(9);
+
+// A death is noticed within this time.
+constexpr Duration kNoticed = std::chrono::seconds(3);
+
+}  // namespace
+
+bool Cluster::PairIsHealthy(const Slot& prefill, const Slot& decode) {
+  const Slot& router = *slots_[0];
+  for (const Slot* slot : {&router, &prefill, &decode}) {
+    const Process* process = slot->current;
+    if (process == nullptr || slot->draining || process->stopped || process->muted() ||
+        process->slow()) {
+      return false;
+    }
+  }
+  const std::int32_t r = router.current->host(), p = prefill.current->host(),
+                     d = decode.current->host();
+  for (const auto& [a, b] : {std::pair(r, p), std::pair(r, d), std::pair(p, d)}) {
+    if (network_.Blocked(a, b) || network_.Slow(a, b)) return false;
+  }
+  return true;
+}
+
+void Cluster::UpdateHealth() {
+  bool healthy = false;
+  for (const auto& prefill : slots_) {
+    if (prefill->role != Role::kPrefill) continue;
+    for (const auto& decode : slots_) {
+      healthy = healthy || (decode->role == Role::kDecode && PairIsHealthy(*prefill, *decode));
+    }
+  }
+  if (healthy == healthy_) return;
+  healthy_ = healthy;
+  if (healthy) {
+    healthy_since_ = world_.loop.now();
+  } else {
+    health_.emplace_back(healthy_since_, world_.loop.now());
+  }
+}
+
+Duration Cluster::LongestHealth(Time since) {
+  Duration longest{0};
+  for (const auto& [from, to] : health_) longest = std::max(longest, to - std::max(from, since));
+  if (healthy_) longest = std::max(longest, world_.loop.now() - std::max(healthy_since_, since));
+  return longest;
+}
+
+bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
+  if (getenv("SIMDBG")) fprintf(stderr,"DBG %d %s\n", client.short_deadline, status.ToString().c_str());
+  switch (status.code()) {
+    case absl::StatusCode::kDeadlineExceeded:
+      return client.short_deadline || LongestHealth(client.arrives) < kEnoughHealth;
+    case absl::StatusCode::kResourceExhausted:  // 429, or no node is large enough
+      return CountIn(FaultKind::kFullQueue) + CountIn(FaultKind::kFewBlocks) > 0;
+    case absl::StatusCode::kInternal:  // its workers died under it
+      return std::count_if(deaths_.begin(), deaths_.end(), [&](Time at) {
+               return at + kNoticed >= client.arrives;
+             }) >= handoff::kDeathsMax;
+    case absl::StatusCode::kUnavailable:  // attempts without progress
+      return CountIn(FaultKind::kCorrupt) + CountIn(FaultKind::kFailedStep) +
+                 2 * CountIn(FaultKind::kClockJump) >=
+             handoff::kFruitlessAttemptsMax;
+    default:
+      return false;
+  }
+}
+
+}  // namespace tandem::sim
