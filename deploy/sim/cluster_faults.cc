@@ -11,6 +11,9 @@ namespace {
 
 using handoff::Role;
 
+constexpr Duration kDrainBudget = std::chrono::seconds(5);
+constexpr Duration kHurriedDrain = std::chrono::milliseconds(10);
+
 std::int32_t IndexOf(const std::string& target) {
   const std::size_t dash = target.find('-');
   std::int32_t index = 0;
@@ -171,7 +174,9 @@ bool Cluster::FireOnProcess(const Fault& fault, Slot& slot) {
           static_cast<RouterProcess*>(slots_[0]->current)->Drain(slot.name)) {
         return true;
       }
-      world_.loop.Execute(process, [&process] { process.BeginDrain(); });
+      world_.loop.Execute(process, [&process, hurried = fault.count == 3] {
+        process.BeginDrain(hurried ? kHurriedDrain : kDrainBudget);
+      });
       return true;
     case FaultKind::kRemove:
       if (slot.role == Role::kRouter) return false;

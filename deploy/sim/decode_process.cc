@@ -68,8 +68,8 @@ handoff::Heartbeat DecodeProcess::MakeHeartbeat(NodeId to) {
   return core_.MakeHeartbeat(now(), to);
 }
 
-void DecodeProcess::BeginDrain() {
-  Do([&](auto& out) { core_.BeginDrain(now(), out); });
+void DecodeProcess::BeginDrain(Duration budget) {
+  Do([&](auto& out) { core_.BeginDrain(now(), budget, out); });
 }
 
 // --- time and actions

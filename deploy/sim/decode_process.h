@@ -34,7 +34,7 @@ class DecodeProcess final : public Process {
   DecodeProcess(World& world, Network& network, const decode_node::DecodeConfig& config,
                 handoff::Proof proof, const DecodeTiming& timing);
 
-  void BeginDrain() override;
+  void BeginDrain(Duration budget) override;
 
   // Writes of other processes into this one's memory; they end with the memory's process.
   // One-sided: a write into these blocks is under way, and has ended.

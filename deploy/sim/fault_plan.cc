@@ -290,7 +290,7 @@ class Drawer {
       case FaultKind::kDrain:
         fault.target = Worker();
         fault.length = Between(milliseconds(20), milliseconds(800));
-        fault.count = Count(1, 2);
+        fault.count = Count(1, 3);
         break;
       case FaultKind::kRemove:
         fault.target = Worker();

@@ -35,7 +35,8 @@ enum class FaultKind : std::uint8_t {
   kFewBlocks,   // the node has only `count` blocks (from its start)
   kFullQueue,   // the node takes only `count` requests at a time (from its start)
   kPoison,      // a request kills the workers that compute it: 1 prefill, 2 decode, 3 both
-  kDrain,       // the node is drained (1: by SIGTERM, 2: by the router), exits, is back later
+  kDrain,       // the node is drained, exits and is back `length` later; 1: by SIGTERM, 2: by the
+                // router, 3: by SIGTERM in a hurry
   kRemove,      // the node exits at once in good order, and never comes back
   kAdd,         // a node of a new name joins (target: its role)
 };

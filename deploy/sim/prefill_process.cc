@@ -85,8 +85,8 @@ handoff::Heartbeat PrefillProcess::MakeHeartbeat(NodeId to) {
   return core_.MakeHeartbeat(now(), to);
 }
 
-void PrefillProcess::BeginDrain() {
-  Do([&](auto& out) { core_.BeginDrain(now(), out); });
+void PrefillProcess::BeginDrain(Duration budget) {
+  Do([&](auto& out) { core_.BeginDrain(now(), budget, out); });
 }
 
 // --- time and actions

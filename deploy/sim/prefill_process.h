@@ -22,7 +22,7 @@ class PrefillProcess final : public Process {
   PrefillProcess(World& world, Network& network, const prefill_node::PrefillConfig& config,
                  const PrefillTiming& timing);
 
-  void BeginDrain() override;
+  void BeginDrain(Duration budget) override;
   void FailPuts(std::int32_t count) { pusher_.FailPuts(count); }
   void CorruptPuts(std::int32_t count) { pusher_.CorruptPuts(count); }
 

@@ -53,8 +53,8 @@ class Process : public EventOwner {
   bool muted() const { return world_.loop.now() < mute_until_; }
   bool slow() const { return world_.loop.now() < slow_until_; }
   void FailSteps(std::int32_t count) { failing_steps_ += count; }
-  // SIGTERM: finishes what it has, then exits.
-  virtual void BeginDrain() {}
+  // SIGTERM: finishes what it has within `budget`, then exits.
+  virtual void BeginDrain(Duration) {}
   // Called when this process has ended; `killed` or by itself.
   void SetEnded(std::function<void(bool killed)> ended) { ended_ = std::move(ended); }
   // `gone` runs in `watcher` soon after this process's end (a pidfd).
