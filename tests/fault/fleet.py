@@ -82,7 +82,39 @@ class Member:
             return file.read()
 
 
-class Fleet:
+class Views:
+    """What a cluster's router tells about it; needs url and nodes()."""
+
+    def metrics(self):
+        """{'name{labels}': value}."""
+        with urllib.request.urlopen(self.url + "/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        rows = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, value in rows}
+
+    def whole(self):
+        """Whether every prefill node reaches every decode node."""
+        pairs = 1
+        for role in ("prefill", "decode"):
+            pairs *= sum(1 for name in self.nodes() if name.startswith(role))
+        return self.metrics().get("tandem_router_usable_pairs") == pairs
+
+    def leftovers(self):
+        """What of the nodes' and the router's books is not back to zero, or which node tells none."""
+        metrics = self.metrics()
+        silent = {f"{name} tells no books": 1 for name in self.nodes()
+                  if not any(m.startswith("tandem_node_used_blocks{") and f'"{name}"' in m for m in metrics)}
+        return silent | {name: value for name, value in metrics.items() if IDLE.match(name) and value != 0}
+
+    @staticmethod
+    def send(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+class Fleet(Views):
     """Prefill and decode nodes and a router; dead nodes are started again while `supervise` is on."""
 
     def __init__(self, model, folder, prefill=2, decode=2, transport="ucx-shm", kv_memory="24M", node_flags=(),
@@ -153,16 +185,6 @@ class Fleet:
     def kill(self, name):
         self.members[name].signal(signal.SIGKILL)
 
-    @staticmethod
-    def send(pid, number):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass
-
-    def drain(self, name):
-        raise AssertionError("no drain yet")
-
     def restart(self, name):
         """SIGTERM; the supervision starts it again."""
         self.members[name].signal(signal.SIGTERM)
@@ -180,27 +202,6 @@ class Fleet:
                 elif time.monotonic() - died[name] >= self.restart_after:
                     member.start()
                     self.events.append((time.monotonic(), f"{name} started again, pid {member.pid}"))
-
-    def metrics(self):
-        """{'name{labels}': value}."""
-        with urllib.request.urlopen(self.url + "/metrics", timeout=PATIENCE) as answer:
-            text = answer.read().decode()
-        rows = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
-        return {name: float(value) for name, value in rows}
-
-    def whole(self):
-        """Whether every prefill node reaches every decode node."""
-        pairs = 1
-        for role in ("prefill", "decode"):
-            pairs *= sum(1 for name in self.nodes() if name.startswith(role))
-        return self.metrics().get("tandem_router_usable_pairs") == pairs
-
-    def leftovers(self):
-        """What of the nodes' and the router's books is not back to zero, or which node tells none."""
-        metrics = self.metrics()
-        silent = {f"{name} tells no books": 1 for name in self.nodes()
-                  if not any(m.startswith("tandem_node_used_blocks{") and f'"{name}"' in m for m in metrics)}
-        return silent | {name: value for name, value in metrics.items() if IDLE.match(name) and value != 0}
 
     def close(self):
         """SIGTERM to the router, then to the nodes; returns {name: status} of what did not exit with 0."""
