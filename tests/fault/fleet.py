@@ -226,13 +226,16 @@ class Fleet(Views):
         return bad
 
 
-def in_own_network():
-    """Runs this program again in a network namespace of its own, when root; its loopback is then ours alone."""
-    if os.geteuid() != 0 or os.environ.get("TANDEM_OWN_NETWORK"):
+def in_own_namespaces():
+    """Runs this program again in namespaces of its own, when root: loopback and /dev/shm are then ours alone."""
+    if os.geteuid() != 0 or os.environ.get("TANDEM_OWN_NAMESPACES"):
         return
-    os.environ["TANDEM_OWN_NETWORK"] = "1"
-    os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"', sys.executable,
-                          *sys.argv])
+    enter = ["unshare", "--net", "--mount", "sh", "-c",
+             'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"']
+    if subprocess.run([*enter, "true"], capture_output=True).returncode != 0:
+        return  # not allowed here; what needs it skips and says why
+    os.environ["TANDEM_OWN_NAMESPACES"] = "1"
+    os.execvp(enter[0], [*enter, sys.executable, *sys.argv])
 
 
 def start(model, folder, prefill=2, decode=2, transport="shm", **more):

@@ -14,7 +14,6 @@ import urllib.request
 
 import books
 import fleet
-import threads
 from stream_load import Loader, learn, prompts
 
 

@@ -26,7 +26,7 @@ def run(*words, feed=None):
 
 class Lab:
     """Namespaces named after `places`; a context manager that removes them. Call it in a network namespace that
-    is the test's own (fleet.in_own_network): the bridge lies there, and so the test reaches every place."""
+    is the test's own (fleet.in_own_namespaces): the bridge lies there, and so the test reaches every place."""
 
     INTERFACE = "kv0"
 

@@ -122,7 +122,7 @@ class Loader:
                 size = len(data := await reader.readline())
             if size == 0:
                 return
-            for line in data.decode(errors="replace").splitlines():
+            for line in data.decode(errors="replace").split("\n"):
                 if line.startswith("data: "):
                     self._event(line[6:], seen)
             if leave_after is not None and len(seen.pieces) >= leave_after:
