@@ -5,6 +5,8 @@ README.md has the whole table; what is not here lives in the simulator or beside
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import tempfile
 import threading
@@ -14,6 +16,7 @@ import urllib.request
 
 import books
 import fleet
+import network
 from stream_load import Loader, learn, prompts
 
 
@@ -240,6 +243,85 @@ class LongSteps(FaultCase):
         self.assertEqual(len(killed), 3, "decode nodes died of it")
         self.assertIn("error", ended[0])
         fleet.wait_until(lambda: self.cluster.ready("decode-0"), "decode-0 is back")
+
+
+class Surroundings(unittest.TestCase):
+    """What the machine or its operator does around the processes; each has a cluster of its own."""
+
+    def cluster(self, **flags):
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="tandem-fault-"))
+        model = fleet.generated_model(folder, "layers=12", "hidden=192", "context=2048")
+        return self.enterContext(fleet.start(model, folder, 1, 1, **flags))
+
+    def streams(self, cluster, **sizes):
+        some = prompts(24, 10, **sizes)
+        learn(cluster.url, some)
+        streams = asyncio.run(Loader(cluster.url).all_of(some, 12))
+        self.assertEqual([(s.verdict(), s.error) for s in streams if s.verdict() != "ok"], [])
+        fleet.wait_until(lambda: not cluster.leftovers(), "all books back to zero")
+        return streams
+
+    def test_clock_changes_expire_no_lease(self):
+        jumper = os.path.join(fleet.BUILD, "tests", "libclock_jumper.so")
+        self.assertTrue(os.path.exists(jumper), jumper)
+        cluster = self.cluster(prefix=lambda name: ("env", "LD_PRELOAD=" + jumper))
+        seen = set()
+        fleet.wait_until(lambda: len(seen.add(self.created(cluster) // 3600) or seen) > 1, "the clock has jumped")
+        streams = self.streams(cluster, fewest=300, most=500)
+        self.assertEqual({(s.timings["attempts"], s.timings["placements"]) for s in streams}, {(1, 1)})
+        self.assertEqual({k: v for k, v in cluster.metrics().items() if "leases_expired" in k and v}, {})
+
+    @staticmethod
+    def created(cluster):
+        return next(iter(events(cluster, {"prompt": ids(5, 1), "max_tokens": 1})))["created"]
+
+    def test_no_silent_fall_back_to_a_slow_transport(self):
+        """An environment that prefers TCP changes nothing where shared memory was chosen."""
+        cluster = self.cluster(prefix=lambda name: ("env", "UCX_TLS=tcp,self"))
+        streams = self.streams(cluster)
+        self.assertGreater(sum(s.timings["transfer_bytes"] for s in streams), 0)
+        pids = (cluster.pid("prefill-0"), cluster.pid("decode-0"))
+        self.assertEqual(len(network.connections(*pids)) // 2, 1, "the control connection alone")
+
+    def test_of_two_nodes_with_the_same_name_one_is_used(self):
+        cluster = self.cluster()
+        first = cluster.members["decode-0"]
+        path = lambda name: os.path.join(cluster.folder, name + ".port")
+        twin = fleet.Member("decode-twin", lambda address: [
+            path("decode-twin") if word == path("decode-0") else word for word in first.argv(None)], cluster.folder)
+        twin.start()
+        self.addCleanup(twin.signal, signal.SIGTERM)
+        twin.await_port()
+        self.restart_router(cluster, {**cluster.members, "decode-twin": twin})
+        fleet.wait_until(lambda: cluster.metrics().get("tandem_router_usable_pairs") == 1, "one of the two is used")
+        self.streams(cluster)
+        self.assertEqual(cluster.metrics()["tandem_router_usable_pairs"], 1)
+
+    def restart_router(self, cluster, members):
+        cluster.members = members
+        cluster.router.signal(signal.SIGTERM)
+        cluster.router.process.wait()
+        cluster.router.start()
+        cluster.router.await_port()
+        cluster.members = {name: member for name, member in members.items() if name != "decode-twin"}
+
+
+class Credit(FaultCase):
+    """A decode node so small that clients who do not read hold all of it."""
+    FLAGS = {"kv_memory": "1M"}
+
+    def test_no_party_waits_for_anothers_credit_for_ever(self):
+        some = self.learned(24, seed=11, longest=100, fewest=16, most=64)
+        host, port = self.cluster.url.removeprefix("http://").rsplit(":", 1)
+        slow = [socket.socket() for _ in range(8)]
+        for i, client in enumerate(slow):
+            self.addCleanup(client.close)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect((host, int(port)))
+            body = json.dumps({"prompt": ids(200, i), "max_tokens": 1000, "ignore_eos": True, "stream": True}).encode()
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                           b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.assert_all_right(asyncio.run(Loader(self.cluster.url).all_of(some, 24)))
 
 
 if __name__ == "__main__":
