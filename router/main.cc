@@ -16,6 +16,7 @@
 #include "common/net/io_threads.h"
 #include "common/net/strand.h"
 #include "common/net/strand_impl.h"
+#include "router/admin/admin_handler.h"
 #include "router/api/api_handler.h"
 #include "router/api/api_keys.h"
 #include "router/api/api_probe.h"
@@ -77,6 +78,23 @@ net::HttpServerOptions ServerOptions(const RouterFlags& flags) {
   return options;
 }
 
+// The admin port, where one is wanted.
+StatusOr<std::unique_ptr<net::HttpServer>> OpenAdmin(net::IoThreads& io, const net::Strand& strand,
+                                                     const RouterFlags& flags,
+                                                     net::HttpHandler& handler) {
+  if (flags.admin_port < 0) return nullptr;
+  net::HttpServerOptions options;
+  options.limits.body_bytes = 64 << 10;
+  options.max_connections = 32;
+  TANDEM_ASSIGN_OR_RETURN(
+      auto server, net::HttpServer::Open(
+                       io, strand, {flags.admin_host, static_cast<std::uint16_t>(flags.admin_port)},
+                       handler, options));
+  TANDEM_RETURN_IF_ERROR(WritePortFile(flags.admin_port_file, server->address()));
+  log::Info("router.admin", "address={}", server->address().ToString());
+  return server;
+}
+
 // Runs `f` on the strand and waits for it.
 template <typename F>
 void OnStrand(const net::Strand& strand, F f) {
@@ -121,6 +139,8 @@ Status Serve(const RouterFlags& flags) {
       auto server,
       net::HttpServer::Open(io, strand, {flags.host, static_cast<std::uint16_t>(flags.port)},
                             handler, ServerOptions(flags)));
+  AdminHandler admin_handler(service, keys);
+  TANDEM_ASSIGN_OR_RETURN(auto admin, OpenAdmin(io, strand, flags, admin_handler));
 
   boost::asio::signal_set signals(strand.impl().executor, SIGINT, SIGTERM);
   Notification finished;
@@ -148,6 +168,7 @@ Status Serve(const RouterFlags& flags) {
   OnStrand(strand, [&] {
     signals.cancel();
     server->Close();
+    if (admin != nullptr) admin->Close();
     service.Disconnect();
   });
   io.Stop();

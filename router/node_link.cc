@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
-#include <variant>
 
 #include "common/log/log.h"
 #include "common/rpc/listener.h"
@@ -13,7 +12,6 @@ namespace {
 
 constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
 constexpr Duration kBackoffMax = std::chrono::seconds(2);
-constexpr Duration kNumbersLimit = std::chrono::seconds(10);
 
 handoff::Loss LossOf(const Status& reason) {
   switch (reason.code()) {
@@ -37,7 +35,6 @@ NodeLink::NodeLink(net::IoThreads& io, const net::Strand& strand, net::HostPort 
       own_hello_(std::move(own_hello)),
       events_(std::move(events)),
       retry_(strand),
-      numbers_(strand),
       backoff_(kBackoffMin),
       last_error_(Unavailable("{} was not dialed yet", address_.ToString())),
       alive_(std::make_shared<int>(0)) {}
@@ -50,7 +47,6 @@ void NodeLink::Stop() {
   stopped_ = true;
   alive_.reset();
   retry_.Cancel();
-  numbers_.Cancel();
   accepted_ = false;
   if (auto connection = std::exchange(connection_, nullptr)) {
     connection->Close(Cancelled("the router stops"));
@@ -80,7 +76,6 @@ void NodeLink::OnDialed(StatusOr<rpc::ConnectionPtr> connection) {
   };
   handlers.on_message = [this, alive, self](handoff::Message message) {
     if (alive.expired() || connection_.get() != self || !accepted_) return;
-    if (std::holds_alternative<handoff::Heartbeat>(message)) ExpectNumbers();
     events_.on_message(std::move(message));
   };
   handlers.on_closed = [this, alive, self](const Status& reason) {
@@ -91,7 +86,6 @@ void NodeLink::OnDialed(StatusOr<rpc::ConnectionPtr> connection) {
 
 void NodeLink::OnClosed(const Status& reason) {
   connection_ = nullptr;
-  numbers_.Cancel();
   last_error_ = reason;
   const bool was_accepted = std::exchange(accepted_, false);
   if (was_accepted) {
@@ -119,14 +113,6 @@ void NodeLink::Accept() {
   reported_ = false;
   backoff_ = kBackoffMin;
   connection_->Accept();
-  ExpectNumbers();
-}
-
-void NodeLink::ExpectNumbers() {
-  numbers_.Set(SteadyNow() + kNumbersLimit, [this] {
-    Drop(DeadlineExceeded("{} is alive, but its load has not come for {} s", address_.ToString(),
-                          ToSeconds(kNumbersLimit)));
-  });
 }
 
 void NodeLink::Refuse(std::string field, std::string reason) {

@@ -1,6 +1,5 @@
 // The way to one configured node: dials it, dials again after a loss (50 ms, doubling to 2 s), and
-// holds the connection while there is one. Gives up one that is alive but whose heartbeats bring no
-// numbers: its I/O thread vouches for an owner that does nothing. Lives on the strand.
+// holds the connection while there is one. Lives on the strand.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +56,6 @@ class NodeLink {
   void OnDialed(StatusOr<rpc::ConnectionPtr> connection);
   void OnClosed(const Status& reason);
   void DialLater();
-  void ExpectNumbers();
 
   net::IoThreads& io_;
   net::Strand strand_;
@@ -66,7 +64,6 @@ class NodeLink {
   const handoff::Hello own_hello_;
   Events events_;
   net::Timer retry_;
-  net::Timer numbers_;  // fires when no heartbeat with numbers has come for too long
   Duration backoff_;
   rpc::ConnectionPtr connection_;
   bool accepted_ = false;

@@ -26,6 +26,11 @@ void RouterFlags::AddTo(config::ProgramOptions& options) {
               config::Int(&port, 0, 65535));
   options.Add("port-file", "PATH", "where to write HOST:PORT once it listens",
               config::Text(&port_file));
+  options.Add("admin-host", "HOST", "address of the admin port", config::Text(&admin_host));
+  options.Add("admin-port", "PORT", "TCP port to see and drain nodes; 0 takes a free one, -1 none",
+              config::Int(&admin_port, -1, 65535));
+  options.Add("admin-port-file", "PATH", "where to write the admin port's HOST:PORT",
+              config::Text(&admin_port_file));
   options.Add("prefill", "HOST:PORT,...", "prefill nodes", config::List(&prefill));
   options.Add("decode", "HOST:PORT,...", "decode nodes", config::List(&decode));
   options.Add("api-key", "KEY,...", "keys that clients must send; none: everybody may",
@@ -80,6 +85,14 @@ Status RouterFlags::Validate() const {
         "--host is {}, which others can reach, and there is no --api-key: give a key, or "
         "--allow-public to let everybody in",
         host);
+  }
+  if (admin_port >= 0 && !IsLoopback(admin_host) && api_keys.empty()) {
+    return InvalidArgument(
+        "--admin-host is {}, which others can reach, and there is no --api-key: give a key",
+        admin_host);
+  }
+  if (admin_port < 0 && !admin_port_file.empty()) {
+    return InvalidArgument("--admin-port-file needs --admin-port");
   }
   return OkStatus();
 }

@@ -19,6 +19,9 @@ struct RouterFlags {
   std::string host = "127.0.0.1";
   int port = 8000;
   std::string port_file;
+  std::string admin_host = "127.0.0.1";
+  int admin_port = -1;  // -1: none
+  std::string admin_port_file;
   std::vector<std::string> prefill;
   std::vector<std::string> decode;
   std::vector<std::string> api_keys;

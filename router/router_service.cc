@@ -116,6 +116,7 @@ void RouterService::OnHello(Node& node, const handoff::Hello& hello) {
 
 void RouterService::Join(Node& node, const handoff::Hello& hello) {
   node.hello = hello;
+  node.drained = false;
   node.id = directory_.IdOf(hello.name, hello.incarnation);
   if (!model_instance_) model_instance_ = hello.model_instance;
   node.link->Accept();
@@ -132,6 +133,7 @@ void RouterService::Join(Node& node, const handoff::Hello& hello) {
 void RouterService::OnLost(Node& node, handoff::Loss loss) {
   if (!node.id) return;
   const handoff::NodeId id = *std::exchange(node.id, std::nullopt);
+  node.drained = loss == handoff::Loss::kClosed;
   UpdateContexts();
   core_.NodeLost(SteadyNow(), id, loss, actions_);
   Run();

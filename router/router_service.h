@@ -19,6 +19,7 @@
 #include "common/handoff/node_directory.h"
 #include "common/net/strand.h"
 #include "common/rpc/options.h"
+#include "router/admin/cluster_admin.h"
 #include "router/api/generation.h"
 #include "router/core/router_core.h"
 #include "router/node_link.h"
@@ -26,7 +27,7 @@
 
 namespace tandem::router {
 
-class RouterService : public GenerationBackend {
+class RouterService : public GenerationBackend, public ClusterAdmin {
  public:
   struct Options {
     std::vector<net::HostPort> prefill;
@@ -61,13 +62,17 @@ class RouterService : public GenerationBackend {
   std::string HealthJson() const override;
   std::string MetricsText() const override;
 
+  std::vector<NodeStatus> NodeStatuses() const override;
+  Status DrainNode(std::string_view name, Duration budget) override;
+
  private:
   // One configured address, and what its node said.
   struct Node {
     handoff::Role role;
     std::unique_ptr<NodeLink> link;
     std::optional<handoff::NodeId> id;  // while connected
-    handoff::Hello hello;
+    handoff::Hello hello;               // the last one
+    bool drained = false;               // that node ended in order
   };
 
   void AddNode(handoff::Role role, const net::HostPort& address);

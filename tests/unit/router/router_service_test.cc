@@ -57,6 +57,12 @@ class FakeNode {
     if (connection_ != nullptr) connection_->Close(OkStatus());
   }
 
+  // As Leave(), and nobody listens any more.
+  void End() {
+    listener_.reset();
+    Leave();
+  }
+
   // The next message of type T; others before it are dropped.
   template <typename T>
   T Wait() {
@@ -346,6 +352,34 @@ TEST_F(RouterServiceTest, StopWaitsForWhatRunsThenCancelsIt) {
   stopped.get_future().wait();
   EXPECT_EQ(sink->WaitEnd().status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Submit(std::make_shared<Sink>()).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RouterServiceTest, AnOperatorSeesAndDrainsNodes) {
+  StartService();
+  WaitReady();
+  OnStrand([&] {
+    const auto nodes = service_->NodeStatuses();
+    ASSERT_EQ(nodes.size(), 2u);
+    EXPECT_EQ(nodes[0].name, "p0");
+    EXPECT_EQ(nodes[0].state, "up");
+    EXPECT_EQ(nodes[0].usable_pairs, 1);
+    EXPECT_EQ(nodes[1].total_blocks, 64);
+    EXPECT_EQ(service_->DrainNode("d1", std::chrono::seconds(9)).code(),
+              absl::StatusCode::kNotFound);
+    EXPECT_TRUE(service_->DrainNode("d0", std::chrono::seconds(9)).ok());
+    EXPECT_EQ(service_->NodeStatuses()[1].state, "draining");
+    EXPECT_FALSE(service_->ready());
+  });
+  EXPECT_EQ(decode_->Wait<handoff::Drain>().budget, std::chrono::seconds(9));
+  OnStrand([&] { decode_->End(); });
+  std::string state;
+  while (state != "drained" && state != "lost") {
+    OnStrand([&] { state = service_->NodeStatuses()[1].state; });
+  }
+  OnStrand([&] {
+    EXPECT_EQ(service_->DrainNode("d0", std::chrono::seconds(9)).code(),
+              absl::StatusCode::kFailedPrecondition);
+  });
 }
 
 TEST_F(RouterServiceTest, MetricsShowTheNodesBooks) {
