@@ -8,6 +8,8 @@
 
 #include "common/config/nearest.h"
 #include "common/config/program_options.h"
+#include "deploy/admin/drain.h"
+#include "deploy/admin/get_nodes.h"
 #include "deploy/bench/bench.h"
 #include "deploy/chat/chat.h"
 #include "deploy/serve/serve.h"
@@ -21,7 +23,9 @@ constexpr char kUsage[] =
     "  serve     start and watch a local cluster: router, prefill nodes, decode nodes\n"
     "  chat      talk to an OpenAI-compatible server\n"
     "  bench     load an OpenAI-compatible server and report latencies, errors, wrong answers\n"
-    "  simulate  seeded histories of the cluster's decisions, with faults\n\n"
+    "  simulate  seeded histories of the cluster's decisions, with faults\n"
+    "  get       show a router's nodes: tandem get nodes\n"
+    "  drain     let a node finish what it has, and end: tandem drain NODE\n\n"
     "tandem COMMAND --help tells a command's flags.\n";
 
 std::filesystem::path ProgramFolder() {
@@ -49,6 +53,33 @@ int RunCommand(const char* name, const char* purpose, int argc, char** argv,
   return Exit(run(values));
 }
 
+// `tandem drain NODE --FLAG…`: the node is the first word behind the command.
+int RunDrain(int argc, char** argv) {
+  DrainOptions values;
+  config::ProgramOptions options("tandem drain NODE", "Lets a node finish what it has, and end.");
+  values.Register(options);
+  const bool named = argc > 1 && argv[1][0] != '-';
+  if (named) values.node = argv[1];
+  auto outcome = options.Parse(named ? argc - 1 : argc, named ? argv + 1 : argv);
+  if (!outcome.ok()) return Exit(outcome.status());
+  if (*outcome == config::ProgramOptions::Outcome::kShown) return 0;
+  if (!named) {
+    return Exit(InvalidArgument("which node? tandem drain NODE; `tandem get nodes` names them"));
+  }
+  return Exit(Drain(values));
+}
+
+// `tandem get nodes`: nodes are all there is to get.
+int RunGet(int argc, char** argv) {
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (what != "nodes" && what != "--help" && what != "-h") {
+    return Exit(InvalidArgument("get what? there is: tandem get nodes"));
+  }
+  const int skip = what == "nodes" ? 1 : 0;
+  return RunCommand<GetNodesOptions>("tandem get nodes", "Shows a router's nodes.", argc - skip,
+                                     argv + skip, GetNodes);
+}
+
 int Main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "serve") {
@@ -71,13 +102,16 @@ int Main(int argc, char** argv) {
         "tandem simulate", "Runs seeded histories of the production cores under a virtual clock.",
         argc - 1, argv + 1, RunSimulate);
   }
+  if (command == "get") return RunGet(argc - 1, argv + 1);
+  if (command == "drain") return RunDrain(argc - 1, argv + 1);
   if (command == "--help" || command == "-h" || command == "help") {
     std::fputs(kUsage, stdout);
     return 0;
   }
   if (!command.empty()) {
     std::fprintf(stderr, "error: there is no command '%s'%s\n\n", argv[1],
-                 config::DidYouMean(command, {"serve", "chat", "bench", "simulate"}).c_str());
+                 config::DidYouMean(command, {"serve", "chat", "bench", "simulate", "get", "drain"})
+                     .c_str());
   }
   std::fputs(kUsage, stderr);
   return 2;

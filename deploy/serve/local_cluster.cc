@@ -116,6 +116,8 @@ Status LocalCluster::WriteRouterConfig(int port) const {
       << "prefill = " << Quoted(fmt::format("{}", fmt::join(prefill_, ","))) << "\n"
       << "decode = " << Quoted(fmt::format("{}", fmt::join(decode_, ","))) << "\n"
       << "port-file = " << Quoted(PortFile("router").string()) << "\n"
+      << "admin-port = 0\n"
+      << "admin-port-file = " << Quoted((folder_ / "admin.port").string()) << "\n"
       << "log-level = " << Quoted(options_.log_level) << "\n";
   if (!options_.api_key.empty()) out << "api-key = " << Quoted(options_.api_key) << "\n";
   if (options_.allow_public) out << "allow-public = true\n";
@@ -126,6 +128,7 @@ Status LocalCluster::WriteRouterConfig(int port) const {
 Status LocalCluster::StartRouter(Deadline deadline) {
   TANDEM_RETURN_IF_ERROR(WriteRouterConfig(options_.port));
   std::filesystem::remove(PortFile("router"));
+  std::filesystem::remove(folder_ / "admin.port");
   TANDEM_RETURN_IF_ERROR(
       supervisor_.Start({.name = "router",
                          .arguments = {(programs_ / "tandem-router").string(), "--config",

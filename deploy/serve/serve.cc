@@ -52,6 +52,11 @@ void SayHowToUse(const ServeOptions& options, const LocalCluster& cluster) {
                "\"Hello!\"}]}'"
                "\n\n",
                cluster.url().c_str(), key.c_str(), options.ModelId().c_str());
+  const std::string port =
+      options.port == 8000 ? ""
+      : options.port > 0   ? fmt::format(" --port {}", options.port)
+                           : fmt::format(" --admin $(cat {}/admin.port)", cluster.logs().string());
+  Say(fmt::format("`tandem get nodes{}` shows the nodes", port));
   Say(fmt::format("logs are in {}; Ctrl-C stops everything", cluster.logs().string()));
 }
 
