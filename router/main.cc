@@ -8,6 +8,7 @@
 #include <fstream>
 #include <random>
 
+#include "common/base/descriptor_limit.h"
 #include "common/base/mutex.h"
 #include "common/config/program_options.h"
 #include "common/log/log.h"
@@ -107,6 +108,7 @@ void OnStrand(const net::Strand& strand, F f) {
 }
 
 Status Serve(const RouterFlags& flags) {
+  RaiseDescriptorLimit();
   TANDEM_ASSIGN_OR_RETURN(ModelFiles files, ReadModelFiles(flags.model));
   ServedModel::Options model_options;
   model_options.ids = flags.alias.empty() ? std::vector{ModelName(flags.model)} : flags.alias;

@@ -31,7 +31,7 @@ struct RouterFlags {
   Duration no_pair_wait = std::chrono::seconds(10);
   int max_requests = 1024;
   int max_queued = 512;
-  int max_connections = 1024;
+  int max_connections = 4096;
   Duration stop_grace = std::chrono::seconds(5);
   std::string log_level = "info";
 

@@ -35,6 +35,7 @@ class HttpConnection::Exchange : public HttpExchange {
   void Respond(HttpResponse response) override {
     if (connection_ == nullptr) return;
     TANDEM_CHECK(!streaming_);
+    if (connection_->server_.full()) connection_->close_after_ = true;
     connection_->SendResponse(response, !request_.head);
     Done();
   }
@@ -44,6 +45,7 @@ class HttpConnection::Exchange : public HttpExchange {
     TANDEM_CHECK(!streaming_);
     streaming_ = true;
     if (request_.http_1_0) connection_->close_after_ = true;  // its end is the connection's
+    if (connection_->server_.full()) connection_->close_after_ = true;
     connection_->Send(FormatResponseHead(head,
                                          request_.http_1_0 ? "" : "transfer-encoding: chunked\r\n",
                                          !connection_->close_after_));
@@ -97,12 +99,12 @@ class HttpConnection::Exchange : public HttpExchange {
 };
 
 HttpConnection::HttpConnection(Socket socket, const Strand& strand, HttpHandler& handler,
-                               const HttpServerOptions& options, Closure ended)
+                               const HttpServerOptions& options, ServerSide server)
     : socket_(std::move(socket)),
       strand_(strand),
       handler_(handler),
       options_(options),
-      ended_(std::move(ended)),
+      server_(std::move(server)),
       peer_(PeerName(socket_)),
       parser_(options.limits),
       timer_(strand) {}
@@ -129,10 +131,11 @@ void HttpConnection::Close(GoneReason reason) {
 void HttpConnection::CloseSocket() {
   if (closed_) return;
   closed_ = true;
+  idle_since_ = kNever;
   timer_.Cancel();
   error_code ignored;
   socket_.close(ignored);
-  strand_.Post(std::move(ended_));  // which may destroy this connection
+  strand_.Post(std::move(server_.ended));  // which may destroy this connection
 }
 
 // --- input
@@ -227,6 +230,7 @@ void HttpConnection::BeginExchange() {
   exchange_ = exchange;
   parser_ = HttpRequestParser(options_.limits);
   head_checked_ = false;
+  had_request_ = true;
   handler_.Handle(std::move(exchange));
 }
 
@@ -327,6 +331,12 @@ void HttpConnection::UpdateTimer(bool progress) {
   const Wait wait = WaitsFor();
   const bool anew = progress && (wait == Wait::kBody || wait == Wait::kWrite);
   if (wait == wait_ && !anew) return;
+  const bool becomes_idle = wait == Wait::kIdle && wait_ != Wait::kIdle && had_request_;
+  if (wait != Wait::kIdle) idle_since_ = kNever;
+  if (becomes_idle) {
+    idle_since_ = SteadyNow();
+    server_.idle();
+  }
   wait_ = wait;
   deadline_ = wait == Wait::kNothing ? kNever : SteadyNow() + TimeoutOf(wait);
   if (deadline_ >= wake_at_) return;  // looks again when it wakes

@@ -25,9 +25,15 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
 
-  // `ended` runs once, on the strand, when the connection is closed.
+  // What the connection asks of its server and tells it, on the strand.
+  struct ServerSide {
+    Closure ended;               // runs once, when the connection is closed
+    Closure idle;                // it begins to wait for a further request
+    std::function<bool()> full;  // no place is left, so an answer is the connection's last
+  };
+
   HttpConnection(Socket socket, const Strand& strand, HttpHandler& handler,
-                 const HttpServerOptions& options, Closure ended);
+                 const HttpServerOptions& options, ServerSide server);
 
   void Start();
   // Closes when the request being answered, if any, is done.
@@ -36,6 +42,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Close(GoneReason reason);
 
   bool answering() const { return exchange_ != nullptr; }
+  // Since when it has waited for a further request; kNever: it does not, or had none yet.
+  Time idle_since() const { return idle_since_; }
 
  private:
   class Exchange;
@@ -69,7 +77,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Strand strand_;
   HttpHandler& handler_;
   const HttpServerOptions options_;
-  Closure ended_;
+  ServerSide server_;
   std::string peer_;
 
   std::string in_;           // received, not parsed
@@ -86,6 +94,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool unread_body_ = false;  // closing leaves bytes unread: linger
   bool lingering_ = false;    // the answer is out; what comes is dropped
   bool closed_ = false;
+  bool had_request_ = false;
+  Time idle_since_ = kNever;
 
   HttpRequestParser parser_;
   std::shared_ptr<Exchange> exchange_;

@@ -23,6 +23,9 @@ struct State : std::enable_shared_from_this<State> {
   void OnAccepted(const error_code& ec, tcp::socket socket);
   void Ended(const std::shared_ptr<HttpConnection>& connection);
   void MaybeStopped();
+  bool Full() const { return connections.size() >= options.max_connections; }
+  // Of those between requests; null: all answer one, or wait for their first.
+  std::shared_ptr<HttpConnection> LongestIdle() const;
 
   Strand strand;
   HttpHandler& handler;
@@ -36,8 +39,23 @@ struct State : std::enable_shared_from_this<State> {
   std::unordered_set<std::shared_ptr<HttpConnection>> connections;
 };
 
+std::shared_ptr<HttpConnection> State::LongestIdle() const {
+  std::shared_ptr<HttpConnection> longest;
+  for (const auto& connection : connections) {
+    if (connection->idle_since() == kNever) continue;
+    if (!longest || connection->idle_since() < longest->idle_since()) longest = connection;
+  }
+  return longest;
+}
+
+// Clients that keep idle connections may not keep others out: the last place is always taken from
+// one of them.
 void State::Accept() {
-  if (accepting || stopping || connections.size() >= options.max_connections) return;
+  if (accepting || stopping) return;
+  if (Full()) {
+    if (auto idle = LongestIdle()) idle->Close(GoneReason::kStopped);  // Ended() comes back here
+    return;
+  }
   accepting = true;
   acceptor.async_accept([self = shared_from_this()](const error_code& ec, tcp::socket socket) {
     self->OnAccepted(ec, std::move(socket));
@@ -55,11 +73,24 @@ void State::OnAccepted(const error_code& ec, tcp::socket socket) {
     return;
   }
   auto slot = std::make_shared<std::weak_ptr<HttpConnection>>();  // filled below
+  HttpConnection::ServerSide server;
+  server.ended = [weak = weak_from_this(), slot] {
+    if (auto self = weak.lock()) self->Ended(slot->lock());
+  };
+  // Later: the connection is in the middle of something.
+  server.idle = [weak = weak_from_this()] {
+    auto self = weak.lock();
+    if (self == nullptr || self->accepting) return;
+    self->strand.Post([weak] {
+      if (auto later = weak.lock()) later->Accept();
+    });
+  };
+  server.full = [weak = weak_from_this()] {
+    auto self = weak.lock();
+    return self == nullptr || self->Full();
+  };
   auto connection = std::make_shared<HttpConnection>(std::move(socket), strand, handler, options,
-                                                     [weak = weak_from_this(), slot] {
-                                                       if (auto self = weak.lock())
-                                                         self->Ended(slot->lock());
-                                                     });
+                                                     std::move(server));
   *slot = connection;
   connections.insert(connection);
   connection->Start();

@@ -34,7 +34,9 @@ struct HttpServerOptions {
   // After an answer that leaves a body unread: how long that body is read and dropped, so that the
   // answer arrives before the connection ends.
   Duration linger = std::chrono::seconds(3);
-  std::size_t max_connections = 1024;          // further ones wait in the kernel's queue
+  // At this number answers are the last of their connections and idle ones are closed, the longest
+  // idle first; further ones wait in the kernel's queue while every connection is busy.
+  std::size_t max_connections = 1024;
   std::size_t max_unsent_bytes = 1 << 20;      // of a stream; more: the client is too slow
   std::size_t max_pipelined_bytes = 64 << 10;  // read ahead while a request is being answered
 };

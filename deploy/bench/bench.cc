@@ -1,7 +1,6 @@
 #include "deploy/bench/bench.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "common/base/descriptor_limit.h"
 #include "common/client/openai_client.h"
 #include "deploy/bench/bench_report.h"
 #include "deploy/bench/expected_writer.h"
@@ -30,14 +30,6 @@ void WatchInterrupt() {
   action.sa_handler = [](int) { interrupted = true; };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   ::sigaction(SIGINT, &action, nullptr);
-}
-
-// A stream is a connection, so as many descriptors as the system grants.
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 StatusOr<std::string> ModelOf(const BenchOptions& options) {

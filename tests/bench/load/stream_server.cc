@@ -10,7 +10,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cstdio>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/descriptor_limit.h"
 #include "common/base/scoped_fd.h"
 #include "common/base/time.h"
 
@@ -174,10 +174,7 @@ int Main(int argc, char** argv) {
     }
     values[argv[i]] = std::atoi(argv[i + 1]);
   }
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  RaiseDescriptorLimit();
   StreamServer(values["--port"], values["--tokens"], std::chrono::milliseconds(values["--gap-ms"]))
       .Run();
   return 0;

@@ -397,13 +397,44 @@ TEST_F(HttpServerTest, ConnectionsOverTheCapWaitForAPlace) {
   options.max_connections = 1;
   Open(options);
   Client first(port());
-  first.Send("GET /echo1 HTTP/1.1\r\n\r\n");
-  first.ReadTo("/echo1 ");
+  first.Send("GET /wait HTTP/1.1\r\n\r\n");
+  HttpExchangePtr exchange = handler_.NextWaiting();
   Client second(port());
   second.Send("GET /echo2 HTTP/1.1\r\n\r\n");
   OnStrand([&] { EXPECT_EQ(server_->counts().connections, 1u); });
   first.Close();
   EXPECT_TRUE(second.ReadTo("/echo2 ").starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, IdleConnectionsKeepNobodyOut) {
+  HttpServerOptions options;
+  options.max_connections = 3;
+  Open(options);
+  Client longest(port()), shorter(port());
+  for (Client* client : {&longest, &shorter}) {
+    client->Send("GET /echo HTTP/1.1\r\n\r\n");
+    client->ReadTo("/echo ");
+  }
+  Client busy(port());
+  busy.Send("POST /wait HTTP/1.1\r\n\r\n");
+  HttpExchangePtr exchange = handler_.NextWaiting();
+  EXPECT_EQ(longest.ReadAll(), "");  // closed
+  Client next(port());
+  next.Send("GET /echo HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(next.ReadTo("/echo ").starts_with("HTTP/1.1 200"));
+  OnStrand([&] { exchange->Respond({.body = "done"}); });
+  EXPECT_TRUE(busy.ReadTo("done").starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, AFullServerSaysThatItCloses) {
+  HttpServerOptions options;
+  options.max_connections = 1;
+  Open(options);
+  for (int i = 0; i < 3; ++i) {
+    Client client(port());
+    client.Send("GET /echo HTTP/1.1\r\n\r\n");
+    EXPECT_NE(client.ReadAll().find("connection: close"), std::string::npos);
+  }
 }
 
 TEST_F(HttpServerTest, TwoServersCannotShareAPort) {

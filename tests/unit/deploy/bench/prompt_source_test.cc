@@ -106,7 +106,7 @@ TEST(PromptSource, GeneratedPromptsAreAFunctionOfTheSeed) {
   }
 }
 
-StreamResult Answer(const std::string& text, Outcome outcome = Outcome::kOk) {
+StreamResult Answered(const std::string& text, Outcome outcome = Outcome::kOk) {
   StreamResult result;
   result.text = text;
   result.outcome = outcome;
@@ -117,24 +117,25 @@ StreamResult Answer(const std::string& text, Outcome outcome = Outcome::kOk) {
 
 TEST(ExpectedAnswer, ShowsTheFirstDifference) {
   const ExpectedAnswer expected{.text = "one two", .tokens = 3, .finish = "stop"};
-  EXPECT_EQ(expected.Difference(Answer("one two")), "");
-  EXPECT_EQ(expected.Difference(Answer("one tow")), "text at byte 5: expected \"wo\", got \"ow\"");
-  EXPECT_EQ(expected.Difference(Answer("one")), "text at byte 3: expected \" two\", got \"\"");
-  EXPECT_EQ(expected.Difference(Answer("one two two")),
+  EXPECT_EQ(expected.Difference(Answered("one two")), "");
+  EXPECT_EQ(expected.Difference(Answered("one tow")),
+            "text at byte 5: expected \"wo\", got \"ow\"");
+  EXPECT_EQ(expected.Difference(Answered("one")), "text at byte 3: expected \" two\", got \"\"");
+  EXPECT_EQ(expected.Difference(Answered("one two two")),
             "text at byte 7: expected \"\", got \" two\"");
-  StreamResult counts = Answer("one two");
+  StreamResult counts = Answered("one two");
   counts.tokens = 4;
   EXPECT_EQ(expected.Difference(counts), "4 tokens by usage, expected 3");
-  counts = Answer("one two");
+  counts = Answered("one two");
   counts.finish_reason = "length";
   EXPECT_EQ(expected.Difference(counts), "finish_reason length, expected stop");
 }
 
 TEST(ExpectedAnswer, ABrokenStreamIsComparedAsFarAsItGot) {
   const ExpectedAnswer expected{.text = "one two", .tokens = 3, .finish = "stop"};
-  EXPECT_EQ(expected.Difference(Answer("one", Outcome::kReset)), "");
-  EXPECT_EQ(expected.Difference(Answer("", Outcome::kRefused)), "");
-  EXPECT_NE(expected.Difference(Answer("oneone", Outcome::kReset)), "");
+  EXPECT_EQ(expected.Difference(Answered("one", Outcome::kReset)), "");
+  EXPECT_EQ(expected.Difference(Answered("", Outcome::kRefused)), "");
+  EXPECT_NE(expected.Difference(Answered("oneone", Outcome::kReset)), "");
 }
 
 }  // namespace
