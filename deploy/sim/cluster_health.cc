@@ -60,7 +60,6 @@ Duration Cluster::LongestHealth(Time since) {
 }
 
 bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
-    fprintf(stderr, "DBG %d %s\n", client.short_deadline, status.ToString().c_str());
   switch (status.code()) {
     case absl::StatusCode::kDeadlineExceeded:
       return client.short_deadline || LongestHealth(client.arrives) < kEnoughHealth;
