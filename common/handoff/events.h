@@ -46,6 +46,9 @@ inline constexpr std::uint32_t kCreditWindow = 256;  // positions a sink may sen
 inline constexpr Placement kPlacementsMax{3};
 inline constexpr std::int32_t kFruitlessAttemptsMax = 3;
 inline constexpr std::int32_t kDeathsMax = 3;
+// A node that seems to have died may only have been cut off: the same life is back within this
+// time.
+inline constexpr Duration kVerdictWait = std::chrono::seconds(1);
 inline constexpr std::int32_t kPoisonProgress = 32;  // positions between the first and last death
 
 }  // namespace tandem::handoff

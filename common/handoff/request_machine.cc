@@ -200,19 +200,24 @@ RequestMachine::Outcome RequestMachine::OnNodeLost(NodeId node, Loss loss, std::
   const bool decode_gone = (state_ == State::kPrefilling || state_ == State::kDecoding) &&
                            placement_ > Placement(0) && node == decode_;
   if (!prefill_gone && !decode_gone) return {.first = delivered()};
-  if (PoisonedBy(loss)) {
-    return Fail(Internal("{} nodes died while they worked on this request", kDeathsMax), out);
+  if (loss == Loss::kDied) {
+    if (deaths_.size() >= static_cast<std::size_t>(kDeathsMax)) deaths_.erase(deaths_.begin());
+    deaths_.push_back({node, delivered()});
   }
   return Requeue(out);
 }
 
-bool RequestMachine::PoisonedBy(Loss loss) {
-  if (loss != Loss::kDied) return false;
-  deaths_.push_back(delivered());
-  if (deaths_.size() < static_cast<std::size_t>(kDeathsMax)) return false;
-  if (delivered().value() - deaths_.front().value() < kPoisonProgress) return true;
-  deaths_.erase(deaths_.begin());
-  return false;
+void RequestMachine::OnNodeBack(NodeId node) {
+  std::erase_if(deaths_, [&](const Death& death) { return death.node == node; });
+}
+
+bool RequestMachine::suspected() const {
+  return state_ == State::kQueued && deaths_.size() >= static_cast<std::size_t>(kDeathsMax) &&
+         delivered().value() - deaths_.front().at.value() < kPoisonProgress;
+}
+
+RequestMachine::Outcome RequestMachine::GiveUpAsPoison(std::vector<Send>& out) {
+  return Fail(Internal("{} nodes died while they worked on this request", kDeathsMax), out);
 }
 
 RequestMachine::Outcome RequestMachine::End(const Status& status, std::vector<Send>& out) {

@@ -59,6 +59,12 @@ class RequestMachine {
   Outcome OnFailed(NodeId from, const Failed& message, std::vector<Send>& out);
   Outcome OnRefused(NodeId from, const Refused& message, std::vector<Send>& out);
   Outcome OnNodeLost(NodeId node, Loss loss, std::vector<Send>& out);
+  // The same life is connected again: it did not die.
+  void OnNodeBack(NodeId node);
+  // Queued, and kDeathsMax nodes seem to have died holding it, with little progress: it starts only
+  // if one of them comes back within kVerdictWait. Otherwise: GiveUpAsPoison.
+  bool suspected() const;
+  Outcome GiveUpAsPoison(std::vector<Send>& out);
   // The client left or a stop string matched (`status` OK): no position goes out any more.
   Outcome End(const Status& status, std::vector<Send>& out);
 
@@ -93,7 +99,6 @@ class RequestMachine {
   Outcome Requeue(std::vector<Send>& out);
   Outcome Fail(Status status, std::vector<Send>& out);
   Outcome RetryAfter(Reason reason, std::vector<Send>& out);
-  bool PoisonedBy(Loss loss);
 
   const RequestId id_;
   const sequence::SamplingParams params_;
@@ -111,7 +116,11 @@ class RequestMachine {
   Position attempt_first_{0};
 
   std::int32_t fruitless_ = 0;
-  std::vector<Position> deaths_;  // delivered() at each recent death of a node that held it
+  struct Death {
+    NodeId node;
+    Position at;  // delivered()
+  };
+  std::vector<Death> deaths_;  // recent ones, of nodes that held it
   Status status_;
   sequence::FinishReason finish_ = sequence::FinishReason::kNone;
 };

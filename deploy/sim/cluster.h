@@ -63,6 +63,7 @@ class Cluster {
   void UpdateHealth();
   bool Excuses(const Workload::Client& client, const Status& status);
   Duration LongestHealth(Time since);
+  std::int32_t DeathsSince(Time time) const;
 
   const SimOptions options_;
   World world_;

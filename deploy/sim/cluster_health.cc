@@ -59,6 +59,18 @@ Duration Cluster::LongestHealth(Time since) {
   return longest;
 }
 
+// A cut looks like a death, and stays one where something keeps the node from coming back at once.
+std::int32_t Cluster::DeathsSince(Time time) const {
+  const auto deaths =
+      std::count_if(deaths_.begin(), deaths_.end(), [&](Time at) { return at + kNoticed >= time; });
+  std::int32_t disturbed = 0;
+  for (FaultKind kind : {FaultKind::kStop, FaultKind::kCut, FaultKind::kPartition, FaultKind::kMute,
+                         FaultKind::kClockJump}) {
+    disturbed += fired_[static_cast<std::size_t>(kind)];
+  }
+  return static_cast<std::int32_t>(deaths) + std::max(disturbed - 1, 0);
+}
+
 bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kDeadlineExceeded:
@@ -66,9 +78,7 @@ bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
     case absl::StatusCode::kResourceExhausted:  // 429, or no node is large enough
       return CountIn(FaultKind::kFullQueue) + CountIn(FaultKind::kFewBlocks) > 0;
     case absl::StatusCode::kInternal:  // its workers died under it
-      return std::count_if(deaths_.begin(), deaths_.end(), [&](Time at) {
-               return at + kNoticed >= client.arrives;
-             }) >= handoff::kDeathsMax;
+      return DeathsSince(client.arrives) >= handoff::kDeathsMax;
     case absl::StatusCode::kUnavailable:  // attempts without progress
       return CountIn(FaultKind::kCorrupt) + CountIn(FaultKind::kFailedStep) +
                  2 * CountIn(FaultKind::kClockJump) >=

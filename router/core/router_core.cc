@@ -65,8 +65,12 @@ void RouterCore::Impl::Requeue(Time now, Request& request, bool counted, const C
   }
   Uncount(request);
   RetryIsUnderWay(request, false);
-  const Duration rest =
-      counted ? BackOff(machine.id(), machine.attempt(), machine.fruitless()) : Duration::zero();
+  Duration rest{0};
+  if (machine.suspected()) {
+    rest = handoff::kVerdictWait;
+  } else if (counted) {
+    rest = BackOff(machine.id(), machine.attempt(), machine.fruitless());
+  }
   if (request.begun) {
     waiting_.AddRetry(machine.id().number, now, now + rest);
   } else {
@@ -206,7 +210,13 @@ void RouterCore::Impl::Dispatch(Time now, Actions& out) {
   while (!stopping_) {
     const bool retry_may_start = retries_under_way_ < RetriesAtOnce(requests_.size());
     const auto number = waiting_.Next(retry_may_start);
-    if (!number || !StartAttempt(now, requests_.find(*number)->second, out)) return;
+    if (!number) return;
+    Request& request = requests_.find(*number)->second;
+    if (request.machine.suspected()) {
+      Apply(now, request, request.machine.GiveUpAsPoison(sends_), {}, out);
+      continue;
+    }
+    if (!StartAttempt(now, request, out)) return;
     waiting_.Remove(*number);
   }
 }

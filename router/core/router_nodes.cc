@@ -36,6 +36,14 @@ void RouterCore::Impl::NodeConnected(Time now, NodeId node, const handoff::Hello
   if (nodes_.Find(node) != nullptr) NodeLost(now, node, Loss::kClosed, out);
   if (auto old = nodes_.FindByName(hello.name)) NodeLost(now, *old, Loss::kClosed, out);
   nodes_.Add(node, hello);
+  for (auto& [number, request] : requests_) {
+    const bool waits = request.machine.suspected();
+    request.machine.OnNodeBack(node);
+    if (waits && !request.machine.suspected()) {
+      waiting_.Remove(number);
+      waiting_.AddRetry(number, now, now);
+    }
+  }
   Tell({.what = What::kConnected, .node = hello.name, .role = hello.role}, out);
   SendPeers(out);
   PairsMayHaveChanged(now, out);

@@ -97,6 +97,9 @@ TEST_F(NodeChangeTest, ARequestThatStopsEveryNodeIsContained) {
     Usable(NodeId(i), {"d1"});
     Beat(NodeId(i), seconds(11), {"d1"});
   }
+  EXPECT_EQ(Prefills().size(), 3u);
+  now_ += handoff::kVerdictWait;
+  core_.OnTime(now_, out_);
   ASSERT_NE(End(), nullptr);
   EXPECT_EQ(Prefills().size(), 3u);
 }

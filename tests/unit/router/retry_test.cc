@@ -158,9 +158,24 @@ TEST_F(RetryTest, APoisonRequestKillsThreeNodesAndNoMore) {
     Connect(NodeId(death + 1), Role::kPrefill, "p1");
     Usable(NodeId(death + 1), {"d1"});
   }
+  EXPECT_EQ(Prefills().size(), 3u);
+  now_ += handoff::kVerdictWait;
+  core_.OnTime(now_, out_);
   ASSERT_NE(End(), nullptr);
   EXPECT_EQ(End()->status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(Prefills().size(), 3u);
+}
+
+TEST_F(RetryTest, AConnectionThatBreaksThriceMakesNoRequestPoison) {
+  OneOfEach();
+  ASSERT_TRUE(Submit(1).ok());
+  for (std::size_t loss = 1; loss <= 9; ++loss) {
+    ASSERT_EQ(Prefills().size(), loss);
+    Lose(kP1);  // as if it had died
+    Connect(kP1, Role::kPrefill, "p1");
+    Usable(kP1, {"d1"});
+  }
+  EXPECT_EQ(End(), nullptr);
 }
 
 TEST_F(RetryTest, NodesThatGoInOrderOrAreCutOffMakeNoRequestPoison) {

@@ -224,13 +224,27 @@ TEST_F(RequestTest, APoisonRequestStopsAfterThreeDeathsAndNotAfterStops) {
     machine_.Start(kP1);
     EXPECT_EQ(machine_.OnNodeLost(kP1, Loss::kSilent, out_).kind, Kind::kRequeued);
   }
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(machine_.suspected());
     machine_.Start(kP1);
     EXPECT_EQ(machine_.OnNodeLost(kP1, Loss::kDied, out_).kind, Kind::kRequeued);
   }
-  machine_.Start(kP1);
-  EXPECT_EQ(machine_.OnNodeLost(kP1, Loss::kDied, out_).kind, Kind::kEnded);
+  ASSERT_TRUE(machine_.suspected());
+  EXPECT_EQ(machine_.GiveUpAsPoison(out_).kind, Kind::kEnded);
   EXPECT_EQ(machine_.status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(RequestTest, ANodeThatComesBackInTheSameLifeHasNotDied) {
+  for (NodeId node : {kP1, NodeId(77), kP1}) {
+    machine_.Start(node);
+    machine_.OnNodeLost(node, Loss::kDied, out_);
+  }
+  ASSERT_TRUE(machine_.suspected());
+  machine_.OnNodeBack(kP1);
+  EXPECT_FALSE(machine_.suspected());
+  machine_.Start(kP1);
+  machine_.OnNodeLost(kP1, Loss::kDied, out_);
+  EXPECT_FALSE(machine_.suspected()) << "two deaths";
 }
 
 TEST_F(RequestTest, PreemptionCountsAsNoAttempt) {
