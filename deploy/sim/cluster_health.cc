@@ -72,6 +72,7 @@ std::int32_t Cluster::DeathsSince(Time time) const {
 }
 
 bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
+  if (options_.strict) return false;
   switch (status.code()) {
     case absl::StatusCode::kDeadlineExceeded:
       return client.short_deadline || LongestHealth(client.arrives) < kEnoughHealth;

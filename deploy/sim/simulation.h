@@ -41,7 +41,8 @@ struct SimOptions {
   std::int32_t short_deadline_percent = 0;  // of up to 2 s; the others' is `deadline`
   Duration deadline = std::chrono::seconds(20);
   LinkModel link;
-  FaultPlan faults;             // sorted by nothing; each when its time has come
+  FaultPlan faults;             // in any order
+  bool strict = false;          // no error is excused, whatever the faults
   std::size_t trace_lines = 0;  // kept for the report
 };
 
