@@ -94,7 +94,17 @@ class Served(fleet.Views):
         self.send(self.pid(name), signal.SIGTERM)
 
     def drain(self, name):
-        done = subprocess.run([os.path.join(fleet.BUILD, "bin", "tandem"), "drain", name, "--url", self.url],
-                              capture_output=True, text=True)
-        if done.returncode != 0:
-            raise AssertionError(f"tandem drain {name}: {done.returncode}\n{done.stdout}{done.stderr}")
+        """`tandem drain`, until the node has ended in order; the supervisor starts it again."""
+        with open(glob.glob(os.path.join(self.folder, "serve-*", "admin.port"))[0]) as file:
+            admin = "http://" + file.read().strip()
+
+        def drained():
+            done = subprocess.run([os.path.join(fleet.BUILD, "bin", "tandem"), "drain", name, "--admin", admin, "--wait"],
+                                  capture_output=True, text=True)
+            said.append(f"{done.returncode} {done.stdout}{done.stderr}")
+            return done.returncode == 0
+        said = []  # the router may not have met a new life yet
+        try:
+            fleet.wait_until(drained, f"tandem drain {name}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}:\n{said[-1]}") from None
