@@ -107,9 +107,9 @@ class RollingRestart(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="tandem-rolling-") as folder:
             model = fleet.generated_model(folder, "layers=12", "hidden=192", "context=2048")
             with Served(model, folder) as cluster:
-                load = BenchLoad(folder, prompts(100, seed=4))
+                load = BenchLoad(folder, prompts(60, seed=4, fewest=200, most=500))
                 capacity, _ = load.learn(cluster.url)
-                load.start(cluster.url, capacity * 0.5, seed=4, most_running=200)
+                load.start(cluster.url, capacity * 0.7, seed=4, most_running=200)
                 for name in cluster.nodes():
                     pid = cluster.pid(name)
                     cluster.drain(name)
