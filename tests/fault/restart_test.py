@@ -109,8 +109,9 @@ class RollingRestart(unittest.TestCase):
             with Served(model, folder) as cluster:
                 load = BenchLoad(folder, prompts(60, seed=4, fewest=200, most=500))
                 capacity, _ = load.learn(cluster.url)
-                load.start(cluster.url, capacity * 0.7, seed=4, most_running=200)
+                load.start(cluster.url, capacity, seed=4, most_running=100)
                 for name in cluster.nodes():
+                    fleet.wait_until(lambda: cluster.metrics()["tandem_router_requests"] >= 8, "streams run")
                     pid = cluster.pid(name)
                     cluster.drain(name)
                     fleet.wait_until(lambda: cluster.ready(name) and cluster.pid(name) != pid, f"a new {name}")
