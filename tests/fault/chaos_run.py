@@ -10,7 +10,7 @@ from report import Report, percentile
 from served import Served
 from stream_load import Leavers, prompts
 
-MOST_RUNNING = 300  # beyond it the load holds arrivals back, so that a slow machine is late and never refuses
+MOST_RUNNING = 200  # beyond it the load holds arrivals back, so that a slow machine is late and never refuses
 STREAM_PATIENCE = 700  # seconds after the last fault; a request's deadline is 600
 
 

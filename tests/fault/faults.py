@@ -91,11 +91,19 @@ class Injector:
         for thread in self._running:
             thread.join()
 
+    def _stand_ins(self, fault):
+        """Nodes that must be well before it: an operator takes away only what another can replace."""
+        if fault.kind not in ("drain", "restart"):
+            return set()
+        role = fault.targets[0].split("-")[0]
+        return {name for name in self.fleet.nodes() if name.startswith(role)}
+
     def _take(self, fault):
         """Waits until no target has another fault and all are alive."""
         while not self.stopped.is_set():
             with self._lock:
-                if not self.busy & set(fault.targets) and all(self.fleet.ready(t) for t in fault.targets):
+                concerned = set(fault.targets) | self._stand_ins(fault)
+                if not self.busy & concerned and all(self.fleet.ready(t) for t in concerned):
                     self.busy |= set(fault.targets)
                     return
             time.sleep(0.01)
