@@ -12,6 +12,9 @@ namespace tandem::deploy {
 namespace {
 
 constexpr Duration kSlotsApart = std::chrono::milliseconds(1);
+// An open loop that is so late gives requests up, instead of sending for ever what was due long
+// ago.
+constexpr Duration kTooLate = std::chrono::seconds(1);
 constexpr Duration kPauseAfterFailure = std::chrono::milliseconds(100);
 // Between two looks at the sockets, so that sending never starves reading.
 constexpr int kSendsAtOnceMax = 64;
@@ -163,7 +166,8 @@ void LoadRun::StopSending(std::optional<Duration> window_end) {
 
 void LoadRun::Send(Time planned, Time now) {
   const std::int64_t index = next_index_++;
-  if (flights_.size() >= static_cast<std::size_t>(plan_.max_in_flight)) {
+  if (flights_.size() >= static_cast<std::size_t>(plan_.max_in_flight) ||
+      now - planned > kTooLate) {
     result_.lateness.OnNotSent();
     return;
   }

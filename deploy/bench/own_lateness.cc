@@ -21,7 +21,8 @@ std::vector<std::string> OwnLateness::Faults(Duration run) const {
   std::vector<std::string> faults;
   if (not_sent_ > 0) {
     faults.push_back(fmt::format(
-        "{} requests were due and not sent: too many in flight (--max-in-flight)", not_sent_));
+        "{} requests were due and not sent: too many in flight (--max-in-flight), or over 1 s late",
+        not_sent_));
   }
   if (static_cast<double>(late_sends_) > kShareMax * static_cast<double>(sends_)) {
     faults.push_back(fmt::format("{} of {} requests were sent over {:g} ms late (latest {:.1f} ms)",

@@ -24,7 +24,7 @@ class OwnLateness {
 
   void OnSend(Duration late);
   void OnTick(Duration late);
-  // A request was due and too many were in flight already.
+  // A request was due and was given up: too many were in flight, or it was far too late already.
   void OnNotSent() { ++not_sent_; }
 
   std::int64_t sends() const { return sends_; }

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "tests/testing/scripted_server.h"
 
@@ -177,6 +178,20 @@ TEST_F(LoadRunTest, SaysWhenItWasTooLateItself) {
   EXPECT_THAT(result.lateness.Faults(result.elapsed), Not(IsEmpty()));
   ASSERT_EQ(records_.size(), 5u);
   for (const RequestRecord& record : records_) EXPECT_LE(record.planned, record.sent);
+}
+
+TEST_F(LoadRunTest, GivesUpWhatIsFarTooLate) {
+  bool first = true;
+  on_sent_ = [&](Duration) {
+    if (!std::exchange(first, false)) return;
+    const Time until = SteadyNow() + std::chrono::milliseconds(1200);
+    while (SteadyNow() < until) {
+    }
+  };
+  const auto result = Run({.rate_per_s = 100, .arrival = Arrivals::Kind::kConstant, .requests = 5},
+                          [](const ScriptedServer::Request&) { return GoodAnswer(); });
+  EXPECT_EQ(result.lateness.not_sent(), 4);
+  EXPECT_THAT(result.lateness.Faults(result.elapsed), Not(IsEmpty()));
 }
 
 TEST_F(LoadRunTest, SaysWhenItCouldNotSend) {
