@@ -207,9 +207,14 @@ bool DecodeCore::Impl::drained() const {
   return true;
 }
 
+kv::BlockCount DecodeCore::Impl::OfferedBlocks() const {
+  const bool places = reservations_.size() < static_cast<std::size_t>(config_.reservations_max);
+  return places ? cache_.counts().available() : kv::BlockCount(0);
+}
+
 handoff::Heartbeat DecodeCore::Impl::MakeHeartbeat(Time now, NodeId to) {
   handoff::Heartbeat heartbeat;
-  heartbeat.free_blocks = cache_.counts().available();
+  heartbeat.free_blocks = OfferedBlocks();
   heartbeat.draining = draining();
   auto router = routers_.find(to);
   if (router == routers_.end()) return heartbeat;

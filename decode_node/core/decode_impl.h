@@ -44,6 +44,9 @@ class DecodeCore::Impl {
   void TryStep(Time now, Actions& out);
   Time NextDeadline() const;
   handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
+  // What a source may count on: no blocks while every place is taken, or it would ask in vain,
+  // again and again.
+  kv::BlockCount OfferedBlocks() const;
   DecodeStats stats() const;
 
  private:

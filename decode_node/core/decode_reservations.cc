@@ -28,7 +28,7 @@ std::vector<PlacementKey> DecodeCore::Impl::KeysOf(handoff::RequestId request) c
 void DecodeCore::Impl::RefuseReserve(NodeId to, const PlacementKey& key, Reason reason,
                                      Actions& out) {
   ++(reason == Reason::kFull ? counters_.refused_full : counters_.refused_other);
-  SendTo(to, handoff::ReserveRefused{key, reason, cache_.counts().available()}, out);
+  SendTo(to, handoff::ReserveRefused{key, reason, OfferedBlocks()}, out);
 }
 
 void DecodeCore::Impl::SendReserved(Time now, Reservation& reservation, Actions& out) {

@@ -135,6 +135,17 @@ TEST_F(DecodeCoreTest, RefusesWhatIsFullAndWhatCanNeverFit) {
   EXPECT_EQ(Sent<handoff::ReserveRefused>()->reason, Reason::kTooLong);
 }
 
+// Blocks without a place are no room: a source that heard of them would ask again at once, for ever.
+TEST_F(DecodeCoreTest, OffersNoBlocksWhileEveryPlaceIsTaken) {
+  config_.reservations_max = 2;
+  core_ptr_ = std::make_unique<DecodeCore>(config_);
+  Connect();
+  for (std::uint64_t i = 1; i <= 3; ++i) Reserve(Key(i));  // two blocks each, of ten
+  ASSERT_NE(Sent<handoff::ReserveRefused>(), nullptr);
+  EXPECT_EQ(Sent<handoff::ReserveRefused>()->reason, Reason::kFull);
+  EXPECT_EQ(Sent<handoff::ReserveRefused>()->free_blocks, kv::BlockCount(0));
+}
+
 TEST_F(DecodeCoreTest, HandOffOvertakesItsData) {
   Connect();
   Reserve(Key(1));
