@@ -90,6 +90,11 @@ class StuckStep(FaultCase):
         return threads.Frozen(tids)
 
     def test_streams_leave_a_decode_node_whose_steps_are_stuck(self):
+        try:
+            with self.frozen_engine("decode-1"):
+                pass
+        except PermissionError as error:
+            self.skipTest(f"single threads cannot be stopped here: {error}")
         some = self.learned(32, seed=3, fewest=300, most=600)
         frozen = self.frozen_engine("decode-0")
         try:
