@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "common/base/random.h"
+#include "tests/unit/common/proto/equal.h"
 
 namespace tandem::proto {
 namespace {
@@ -15,15 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 
 // --- random valid values, field by field, so that a field the conversion forgets is found
-
-template <typename T>
-inline constexpr bool kIsVector = false;
-template <typename T>
-inline constexpr bool kIsVector<std::vector<T>> = true;
-template <typename T>
-inline constexpr bool kIsShared = false;
-template <typename T>
-inline constexpr bool kIsShared<std::shared_ptr<T>> = true;
 
 template <typename T>
 T Make(SplitMix64& random);
@@ -71,24 +63,6 @@ T Make(SplitMix64& random) {
     boost::pfr::for_each_field(
         out, [&](auto& field) { field = Make<std::decay_t<decltype(field)>>(random); });
     return out;
-  }
-}
-
-template <typename T>
-bool Equal(const T& a, const T& b) {
-  if constexpr (kIsVector<T>) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](const auto& x, const auto& y) { return Equal(x, y); });
-  } else if constexpr (kIsShared<T>) {
-    return Equal(*a, *b);
-  } else if constexpr (std::equality_comparable<T>) {
-    return a == b;
-  } else {
-    bool equal = true;
-    boost::pfr::for_each_field(a, [&](const auto& field, auto index) {
-      equal = equal && Equal(field, boost::pfr::get<decltype(index)::value>(b));
-    });
-    return equal;
   }
 }
 
