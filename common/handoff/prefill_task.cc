@@ -58,6 +58,8 @@ void PrefillTask::OnFirstToken(Time now, TokenId token, float logprob) {
   state_ = finish_ == sequence::FinishReason::kNone ? State::kComputed : State::kDone;
 }
 
+void PrefillTask::Finish() { state_ = State::kDone; }
+
 PlacementKey PrefillTask::Place(std::size_t index) {
   sinks_[index].tried = true;
   ++placed_;

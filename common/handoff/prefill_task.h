@@ -38,7 +38,8 @@ class PrefillTask {
   // The token after the prompt. → Computed, or Done when it ends the request (nothing moves, or
   // what moved is released). Requires: Computing, all tokens computed.
   void OnFirstToken(Time now, TokenId token, float logprob);
-  void Finish() { state_ = State::kDone; }
+  // → Done: moved, failed or cancelled.
+  void Finish();
 
   // The best ranked sink that was not tried (one that was full may be tried again) and is usable;
   // nullopt when there is none, or the placements of an attempt are used up.

@@ -6,6 +6,13 @@
 //     └── loss, Failed, Refused, gap: attempt a+1 ─────────────┘
 //   any unfinished ──► Done (last position) | Failed (caps, deadline) | Cancelled (client, router)
 //
+//   Queued      at the router: for a usable pair, its turn or the end of its back-off
+//   Prefilling  attempt a is with a prefill node, which may have had a placement noted
+//   Decoding    tokens of (a,p) came; the loss of the prefill node matters no more
+//   Done        the last position is out, or a stop string was complete
+//   Failed      ended with an error
+//   Cancelled   ended without one: nobody wants it any more
+//
 // Only (attempt, placement) decides what is current; the router takes tokens from one of them at a
 // time and never goes back. Pure; not thread-safe.
 #pragma once

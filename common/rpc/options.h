@@ -6,13 +6,14 @@
 #include <cstddef>
 
 #include "common/base/time.h"
+#include "common/handoff/silence_watch.h"
 
 namespace tandem::rpc {
 
 struct Options {
-  Duration heartbeat_every = std::chrono::milliseconds(250);
+  Duration heartbeat_every = handoff::kHeartbeatEvery;
   // Nothing heard for this long: the connection is closed, by whoever notices.
-  Duration silence_limit = std::chrono::seconds(2);
+  Duration silence_limit = handoff::kSilenceLimit;
   // The owner's strand does not answer for this long: no more signs of life are sent in its name,
   // so that the peer hears nothing and closes.
   Duration owner_limit = std::chrono::seconds(10);

@@ -65,7 +65,7 @@ void TcpConnection::Start(handoff::Hello own_hello, Handlers handlers) {
 void TcpConnection::Begin() {
   if (state_ != State::kNew) return;  // Close() came first
   state_ = State::kHello;
-  last_heard_ = SteadyNow();
+  silence_.Heard(SteadyNow());
   if (dialed_) Queue(proto::Encode(own_hello_));
   close_timer_.expires_after(options_.hello_timeout);
   close_timer_.async_wait([self = shared_from_this()](const error_code& error) {
@@ -95,7 +95,7 @@ void TcpConnection::ReadHeader() {
 }
 
 void TcpConnection::ReadBody(std::uint32_t size) {
-  last_heard_ = SteadyNow();
+  silence_.Heard(SteadyNow());
   const std::size_t limit = state_ == State::kHello
                                 ? std::min(kMaxHelloFrame, options_.max_frame_bytes)
                                 : options_.max_frame_bytes;
@@ -111,7 +111,7 @@ void TcpConnection::ReadBody(std::uint32_t size) {
                        self->Lost(error.message());
                        return;
                      }
-                     self->last_heard_ = SteadyNow();
+                     self->silence_.Heard(SteadyNow());
                      self->OnFrame();
                    });
 }
@@ -207,7 +207,7 @@ void TcpConnection::Deliver(handoff::Message message) {
     if (self->unhandled_.fetch_sub(1) != self->options_.max_unhandled_messages) return;
     self->io_.Post([self] {
       self->reading_paused_ = false;
-      self->last_heard_ = SteadyNow();
+      self->silence_.Heard(SteadyNow());
       if (self->state_ == State::kOpen || self->state_ == State::kClosing) self->ReadHeader();
     });
   });
@@ -221,7 +221,7 @@ void TcpConnection::Accept() {
     if (self->state_ != State::kDeciding) return;  // closed meanwhile
     self->state_ = State::kOpen;
     if (!self->dialed_) self->Queue(proto::Encode(self->own_hello_));
-    self->last_heard_ = SteadyNow();
+    self->silence_.Heard(SteadyNow());
     self->ScheduleHeartbeat();
     self->ScheduleSilenceCheck();
     self->ReadHeader();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/handoff/silence_watch.h"
 #include "common/net/endpoint.h"
 #include "common/net/strand_impl.h"
 #include "common/proto/wire.h"
@@ -88,7 +89,7 @@ class TcpConnection final : public Connection, public std::enable_shared_from_th
   bool heartbeat_asked_ = false;
   Time heartbeat_asked_at_{};
   bool peer_drains_ = false;  // its last heartbeat said so: its end will be in order
-  Time last_heard_{};
+  handoff::SilenceWatch silence_{options_.silence_limit, SteadyNow()};
   Status close_reason_;
   std::map<std::uint64_t, PendingPing> pings_;
   std::uint64_t next_nonce_ = 1;  // 0: nobody waits for the Pong

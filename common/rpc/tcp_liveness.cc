@@ -44,14 +44,14 @@ void TcpConnection::SendHeartbeat() {
 }
 
 void TcpConnection::ScheduleSilenceCheck() {
-  silence_timer_.expires_at(std::chrono::time_point_cast<std::chrono::steady_clock::duration>(
-      last_heard_ + options_.silence_limit));
+  silence_timer_.expires_at(
+      std::chrono::time_point_cast<std::chrono::steady_clock::duration>(silence_.deadline()));
   silence_timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (error || self->state_ != State::kOpen) return;
     const Time now = SteadyNow();
     if (self->reading_paused_) {
-      self->last_heard_ = now;  // it is we who do not listen
-    } else if (now - self->last_heard_ >= self->options_.silence_limit) {
+      self->silence_.Heard(now);  // it is we who do not listen
+    } else if (self->silence_.IsSilent(now)) {
       self->Finish(DeadlineExceeded("{}: nothing heard for {} ms", self->remote_,
                                     ToMillis(self->options_.silence_limit)));
       return;

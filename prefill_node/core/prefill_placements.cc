@@ -104,6 +104,8 @@ void PrefillCore::Impl::FinishDraining(std::map<PlacementKey, Draining>::iterato
 void PrefillCore::Impl::Pump(Time now, Task& task, Actions& out) {
   if (!task.placement.has_value()) return;
   Placement& placement = *task.placement;
+  // After a sleep of this process anything may come before OnTime, which gives the placement up.
+  if (placement.leased() && now >= placement.stop_at()) return;
   Sink& sink = *FindSink(placement.sink());
   for (std::int32_t layer = 0; layer < config_.layout.num_layers; ++layer) {
     const auto range = placement.Next(kv::Layer(layer), ReadyBlocks(task, layer));

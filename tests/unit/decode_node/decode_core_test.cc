@@ -1,108 +1,9 @@
-#include "decode_node/core/decode_core.h"
-
 #include <gtest/gtest.h>
+
+#include "tests/unit/decode_node/decode_core_fixture.h"
 
 namespace tandem::decode_node {
 namespace {
-
-using handoff::NodeId;
-using handoff::PlacementKey;
-using handoff::Proof;
-using handoff::Reason;
-
-constexpr NodeId kRouter{1}, kSource{2};
-const handoff::Incarnation kRouterLife{77};
-Time At(std::int64_t ms) { return Time{} + std::chrono::milliseconds(ms); }
-
-// One layer, blocks of 16 tokens, 10 blocks; prompts of 20 tokens (2 blocks).
-class DecodeCoreTest : public ::testing::Test {
- protected:
-  DecodeCore& core() { return *core_ptr_; }
-  static DecodeConfig Config() {
-    DecodeConfig config;
-    config.name = "d";
-    config.incarnation = handoff::Incarnation(5);
-    config.numerics = "n";
-    config.layout.num_layers = 1;
-    config.layout.num_kv_heads = 1;
-    config.layout.head_dim = 8;
-    config.num_blocks = kv::BlockCount(10);
-    config.max_context = TokenCount(160);
-    return config;
-  }
-  void Connect(Proof proof = Proof::kWriter) {
-    handoff::Hello hello;
-    hello.incarnation = kRouterLife;
-    core().RouterConnected(now_, kRouter, hello, out_);
-    hello.numerics = "n";
-    core().SourceConnected(now_, kSource, hello, proof, out_);
-  }
-  PlacementKey Key(std::uint64_t request, std::uint32_t placement = 1) const {
-    return {{kRouterLife, request}, handoff::Attempt(1), handoff::Placement(placement)};
-  }
-  void Reserve(const PlacementKey& key) {
-    handoff::Reserve m;
-    m.key = key;
-    m.tokens = TokenCount(20);
-    m.headroom = TokenCount(12);
-    core().OnMessage(now_, kSource, m, out_);
-  }
-  VerifyTicket Announce(const PlacementKey& key) {
-    handoff::LayerDone m;
-    m.key = key;
-    m.num_blocks = 2;
-    m.num_tokens = 20;
-    m.bytes = ByteCount(2 * Config().layout.block_bytes().value());
-    core().OnMessage(now_, kSource, m, out_);
-    const Verify* verify = Last<Verify>();
-    return verify != nullptr ? verify->ticket : VerifyTicket(0);
-  }
-  void HandOff(const PlacementKey& key, std::int32_t max_tokens = 4) {
-    handoff::HandOff m;
-    m.key = key;
-    m.prompt_tokens = TokenCount(20);
-    m.tokens = std::make_shared<TokenIds>(TokenIds(21, TokenId(7)));
-    m.params.max_tokens = TokenCount(max_tokens);
-    m.total_bytes = ByteCount(2 * Config().layout.block_bytes().value());
-    m.total_layer_blocks = 2;
-    core().OnMessage(now_, kSource, m, out_);
-  }
-  void JoinOne(const PlacementKey& key, std::int32_t max_tokens = 4) {
-    Reserve(key);
-    core().LayerVerified(now_, Announce(key), true, out_);
-    HandOff(key, max_tokens);
-  }
-  void FinishStep() {
-    const StartStep* start = Last<StartStep>();
-    ASSERT_NE(start, nullptr);
-    const StartStep step = *start;
-    std::vector<sequence::SampledToken> results;
-    for (const auto& slice : step.batch->slices) results.push_back({slice.tag, TokenId(8), 0});
-    out_.clear();
-    core().StepDone(now_, step.step, results, std::chrono::milliseconds(1), out_);
-  }
-  template <typename A>
-  const A* Last() const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      if (const A* action = std::get_if<A>(&*it)) return action;
-    }
-    return nullptr;
-  }
-  template <typename M>
-  const M* Sent() const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      const Send* send = std::get_if<Send>(&*it);
-      if (send == nullptr) continue;
-      if (const M* message = std::get_if<M>(&send->message)) return message;
-    }
-    return nullptr;
-  }
-
-  Time now_ = At(1000);
-  Actions out_;
-  DecodeConfig config_ = Config();
-  std::unique_ptr<DecodeCore> core_ptr_ = std::make_unique<DecodeCore>(config_);
-};
 
 TEST_F(DecodeCoreTest, ReservesIdempotentlyAndOnlyForALiveRouter) {
   Connect();
@@ -146,19 +47,6 @@ TEST_F(DecodeCoreTest, OffersNoBlocksWhileEveryPlaceIsTaken) {
   EXPECT_EQ(Sent<handoff::ReserveRefused>()->free_blocks, kv::BlockCount(0));
 }
 
-TEST_F(DecodeCoreTest, HandOffOvertakesItsData) {
-  Connect();
-  Reserve(Key(1));
-  const VerifyTicket ticket = Announce(Key(1));
-  out_.clear();
-  HandOff(Key(1));
-  EXPECT_TRUE(out_.empty());  // kept, neither joined nor rejected
-  core().LayerVerified(now_, ticket, true, out_);
-  EXPECT_NE(Sent<handoff::Joined>(), nullptr);
-  ASSERT_NE(Sent<handoff::Tokens>(), nullptr);
-  EXPECT_EQ(Sent<handoff::Tokens>()->first, Position(0));
-}
-
 TEST_F(DecodeCoreTest, AWrongChecksumIsRejectedAndQuarantined) {
   Connect();
   Reserve(Key(1));
@@ -168,42 +56,6 @@ TEST_F(DecodeCoreTest, AWrongChecksumIsRejectedAndQuarantined) {
   EXPECT_EQ(Sent<handoff::Rejected>()->reason, Reason::kCorrupt);
   EXPECT_EQ(core().stats().sequences, 0);
   EXPECT_EQ(core().stats().blocks.quarantined, kv::BlockCount(2));
-}
-
-TEST_F(DecodeCoreTest, LeaseExpiresWhileTheLastLayerIsInFlight) {
-  Connect();
-  Reserve(Key(1));
-  EXPECT_EQ(core().NextDeadline(), At(6100));
-  core().OnTime(At(6100), out_);
-  EXPECT_EQ(core().stats().blocks.quarantined, kv::BlockCount(2));
-  out_.clear();
-  EXPECT_EQ(Announce(Key(1)), VerifyTicket(0));  // stale
-  HandOff(Key(1));
-  EXPECT_EQ(Sent<handoff::Rejected>()->reason, Reason::kExpired);
-  core().OnMessage(now_, kSource, handoff::Release{Key(1), true}, out_);
-  EXPECT_EQ(core().stats().blocks.free, kv::BlockCount(10));
-}
-
-TEST_F(DecodeCoreTest, RenewCrossesRevoke) {
-  Connect();
-  Reserve(Key(1));
-  core().OnTime(At(6100), out_);
-  ASSERT_NE(Sent<handoff::Revoke>(), nullptr);
-  core().OnMessage(At(6101), kSource, handoff::Renew{{Key(1)}}, out_);
-  EXPECT_EQ(Sent<handoff::RenewAnswer>()->gone, std::vector<PlacementKey>{Key(1)});
-  EXPECT_EQ(core().NextDeadline(), kNever);
-}
-
-TEST_F(DecodeCoreTest, TcpReceivePostedWhenTheLeaseExpires) {
-  Connect(Proof::kReceives);
-  Reserve(Key(1));
-  core().OnTime(At(6100), out_);
-  EXPECT_NE(Last<StopExpecting>(), nullptr);
-  core().OnMessage(now_, kSource, handoff::Release{Key(1), true}, out_);  // not the proof here
-  core().WriterGone(now_, kSource, out_);
-  EXPECT_EQ(core().stats().blocks.quarantined, kv::BlockCount(2));
-  core().SinkDrained(now_, Key(1), out_);
-  EXPECT_EQ(core().stats().blocks.free, kv::BlockCount(10));
 }
 
 TEST_F(DecodeCoreTest, TheEndOfAConnectionIsNoProofAndRevokeComesAgain) {
@@ -236,18 +88,6 @@ TEST_F(DecodeCoreTest, TheWritersDeathIsAProofWheneverItIsKnown) {
   EXPECT_EQ(Sent<handoff::ReserveRefused>()->key, Key(3));
 }
 
-TEST_F(DecodeCoreTest, JoinedLostWithTheConnectionBothSidesAlive) {
-  Connect();
-  JoinOne(Key(1));
-  core().SourceLost(now_, kSource, out_);
-  EXPECT_EQ(core().stats().sequences, 1);
-  core().SourceConnected(now_, kSource, handoff::Hello{}, Proof::kWriter, out_);
-  out_.clear();
-  HandOff(Key(1));
-  EXPECT_NE(Sent<handoff::Joined>(), nullptr);
-  EXPECT_EQ(Sent<handoff::Tokens>(), nullptr);  // not a second time
-}
-
 TEST_F(DecodeCoreTest, CancelOfARunningSequenceWaitsForTheStep) {
   Connect();
   JoinOne(Key(1));
@@ -268,18 +108,6 @@ TEST_F(DecodeCoreTest, CancelOfAnEarlierPlacementLeavesTheLaterOne) {
   core().OnMessage(now_, kRouter, handoff::Cancel{Key(1, 1)}, out_);
   EXPECT_EQ(core().stats().reserved, 1);
   EXPECT_EQ(core().stats().quarantined, 1);
-}
-
-TEST_F(DecodeCoreTest, RouterRestartsWhileOldSequencesRun) {
-  Connect();
-  JoinOne(Key(1));
-  Reserve(Key(2));
-  core().RouterLost(now_, kRouter, out_);
-  FinishStep();
-  const DecodeStats stats = core().stats();
-  EXPECT_EQ(stats.sequences + stats.reserved, 0);
-  EXPECT_EQ(stats.quarantined, 1);
-  EXPECT_EQ(stats.blocks.used, kv::BlockCount(0));
 }
 
 TEST_F(DecodeCoreTest, StreamsToTheLimitAndFreesEverything) {
@@ -367,20 +195,6 @@ TEST_F(DecodeCoreTest, ProgressAgesWithTheEnginesStepAlone) {
   EXPECT_EQ(stuck.stuck_after, std::chrono::seconds(10)) << "nothing is known of its steps yet";
   FinishStep();
   EXPECT_EQ(core().progress(now_).number, stuck.number + 1) << "the next one";
-}
-
-TEST_F(DecodeCoreTest, PreemptsTheYoungestUnderAFullPool) {
-  Connect();
-  for (std::uint64_t i = 1; i <= 5; ++i) JoinOne(Key(i), 40);  // all ten blocks
-  const handoff::Failed* failed = nullptr;
-  for (int step = 0; step < 40 && failed == nullptr; ++step) {
-    FinishStep();
-    failed = Sent<handoff::Failed>();
-  }
-  ASSERT_NE(failed, nullptr);
-  EXPECT_EQ(failed->reason, Reason::kPreempted);
-  EXPECT_EQ(failed->key, Key(5));
-  EXPECT_GE(core().stats().sequences, 1);
 }
 
 TEST_F(DecodeCoreTest, ASlowRouterStopsItsStreamAndNotTheBatch) {

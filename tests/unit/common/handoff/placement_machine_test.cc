@@ -2,16 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/random.h"
-#include "common/handoff/deadline_queue.h"
 #include "common/handoff/events.h"
-#include "common/handoff/reservation_machine.h"
 
 namespace tandem::handoff {
 namespace {
 
 using PState = PlacementMachine::State;
-using RState = ReservationMachine::State;
 
 const PlacementKey kKey{{Incarnation(9), 1}, Attempt(1), Placement(1)};
 Time At(std::int64_t ms) { return Time{} + std::chrono::milliseconds(ms); }
@@ -85,137 +81,6 @@ TEST(Placement, TheLeaseCountsFromWhatWasSent) {
   EXPECT_EQ(p.stop_at(), At(5900));
   p.OnRenewed();
   EXPECT_EQ(p.stop_at(), At(5900));
-}
-
-TEST(DeadlineQueue, ARenewedLeaseHidesNoneBehindIt) {
-  DeadlineQueue<int> queue;
-  queue.Set(1, At(10));
-  queue.Set(2, At(20));
-  queue.Set(1, At(30));
-  EXPECT_EQ(queue.Pop(At(25)), 2);
-  EXPECT_EQ(queue.Pop(At(25)), std::nullopt);
-  EXPECT_EQ(queue.next(), At(30));
-  queue.Remove(1);
-  EXPECT_EQ(queue.next(), kNever);
-}
-
-TEST(DeadlineQueue, MatchesASortedListUnderRandomRenewals) {
-  const std::uint64_t seed = 5;
-  SCOPED_TRACE(seed);
-  SplitMix64 random(seed);
-  DeadlineQueue<int> queue;
-  std::map<int, Time> model;
-  for (int step = 0; step < 20000; ++step) {
-    const int key = static_cast<int>(random.Below(30));
-    if (random.Below(4) > 0) {
-      const Time at = At(step + static_cast<std::int64_t>(random.Below(100)));
-      queue.Set(key, at);
-      model[key] = at;
-    } else if (random.Below(2) == 0) {
-      queue.Remove(key);
-      model.erase(key);
-    }
-    while (auto due = queue.Pop(At(step))) {
-      ASSERT_TRUE(model.contains(*due) && model[*due] <= At(step));
-      for (auto& [other, at] : model) ASSERT_GE(at, model[*due]);
-      model.erase(*due);
-    }
-    for (auto& [other, at] : model) ASSERT_GT(at, At(step));
-    ASSERT_EQ(queue.size(), model.size());
-  }
-}
-
-// --- the sink's side: 2 layers, 40 tokens in 3 blocks, the first held
-
-ReservationMachine MakeReservation(Proof proof) {
-  ReservationMachine::Options options;
-  options.key = kKey;
-  options.proof = proof;
-  options.num_layers = 2;
-  options.kv_tokens = 40;
-  options.kv_blocks = 3;
-  options.held = 1;
-  options.block_bytes = ByteCount(100);
-  return ReservationMachine(options);
-}
-LayerDone Done(std::int32_t layer, std::int32_t first, std::int32_t count) {
-  LayerDone m;
-  m.key = kKey;
-  m.first_layer = kv::Layer(layer);
-  m.first_block = first;
-  m.num_blocks = count;
-  m.num_tokens = count * 16;
-  m.bytes = ByteCount(100 * count);
-  return m;
-}
-HandOff TheHandOff() {
-  HandOff m;
-  m.key = kKey;
-  m.prompt_tokens = TokenCount(40);
-  m.tokens = std::make_shared<TokenIds>(TokenIds(41, TokenId(1)));
-  m.params.max_tokens = TokenCount(5);
-  m.total_bytes = ByteCount(400);
-  m.total_layer_blocks = 4;
-  return m;
-}
-
-TEST(Reservation, JoinsOnlyWhenEveryLayerWasVerified) {
-  ReservationMachine r = MakeReservation(Proof::kWriter);
-  const LayerDone a = Done(0, 1, 2), b = Done(1, 1, 1), c = Done(1, 2, 1);
-  for (const LayerDone& done : {a, b, c}) {
-    EXPECT_EQ(r.OnLayerDone(done), ReservationMachine::Announced::kVerify);
-  }
-  r.OnVerified(a);
-  r.OnVerified(c);
-  EXPECT_EQ(r.OnHandOff(TheHandOff()), ReservationMachine::Join::kWait);
-  EXPECT_FALSE(r.TakeReadyHandOff().has_value());
-  r.OnVerified(b);
-  EXPECT_TRUE(r.TakeReadyHandOff().has_value());
-  EXPECT_EQ(r.state(), RState::kJoined);
-  EXPECT_EQ(r.OnHandOff(TheHandOff()), ReservationMachine::Join::kRepeat);
-}
-
-TEST(Reservation, GapsOverlapsAndWrongCountsAreCorrupt) {
-  LayerDone bytes = Done(0, 1, 1), layer = Done(2, 1, 1), far = Done(0, 1, 9);
-  bytes.bytes = ByteCount(99);
-  for (const LayerDone& bad : {Done(0, 2, 1), Done(0, 0, 1), bytes, layer, far}) {
-    ReservationMachine r = MakeReservation(Proof::kWriter);
-    EXPECT_EQ(r.OnLayerDone(bad), ReservationMachine::Announced::kCorrupt);
-  }
-  ReservationMachine r = MakeReservation(Proof::kWriter);
-  r.OnLayerDone(Done(0, 1, 1));
-  EXPECT_EQ(r.OnLayerDone(Done(0, 1, 1)), ReservationMachine::Announced::kCorrupt);
-}
-
-TEST(Reservation, AHandOffWhoseTotalsDoNotFitIsRejected) {
-  HandOff bytes = TheHandOff(), tokens = TheHandOff(), none = TheHandOff(), last = TheHandOff();
-  bytes.total_bytes = ByteCount(500);
-  tokens.tokens = std::make_shared<TokenIds>(TokenIds(40, TokenId(1)));
-  none.tokens = nullptr;
-  last.params.max_tokens = TokenCount(1);
-  for (const HandOff& bad : {bytes, tokens, none, last}) {
-    ReservationMachine r = MakeReservation(Proof::kWriter);
-    EXPECT_EQ(r.OnHandOff(bad), ReservationMachine::Join::kReject);
-  }
-}
-
-TEST(Reservation, OnlyTheTransportsOwnProofEndsQuarantine) {
-  ReservationMachine memory = MakeReservation(Proof::kWriter);
-  memory.Quarantine();
-  EXPECT_FALSE(memory.OnSinkDrained());
-  EXPECT_EQ(memory.state(), RState::kQuarantined);
-  EXPECT_TRUE(memory.OnReleased());
-  EXPECT_EQ(memory.state(), RState::kFree);
-
-  ReservationMachine gone = MakeReservation(Proof::kWriter);
-  gone.Quarantine();
-  EXPECT_TRUE(gone.OnWriterGone());
-
-  ReservationMachine messages = MakeReservation(Proof::kReceives);
-  messages.Quarantine();
-  EXPECT_FALSE(messages.OnReleased());
-  EXPECT_FALSE(messages.OnWriterGone());
-  EXPECT_TRUE(messages.OnSinkDrained());
 }
 
 }  // namespace
