@@ -148,6 +148,8 @@ void Cluster::SetRouterNodes() {
 // --- the run
 
 SimReport Cluster::Run() {
+  // The router may not see each death as one: of a node that is silent, or drains.
+  world_.poison_kills_max = CountIn(FaultKind::kPoison) * (handoff::kDeathsMax + 3);
   world_.loop.After(kWarmUp, [this] {
     workload_starts_ = world_.loop.count();
     workload_.Start();

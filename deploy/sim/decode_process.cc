@@ -235,7 +235,10 @@ void DecodeProcess::RunStep(const decode_node::StartStep& action) {
 
 void DecodeProcess::FinishStep(const decode_node::StartStep& action, Duration took) {
   for (const sequence::Slice& slice : action.batch->slices) {
-    if (Poisons(slice.sample->seed, handoff::Role::kDecode)) return Kill();
+    if (Poisons(slice.sample->seed, handoff::Role::kDecode)) {
+      world_.PoisonKilled();
+      return Kill();
+    }
   }
   if (TakeFailingStep()) {
     Do([&](auto& out) { core_.StepFailed(now(), action.step, out); });

@@ -184,6 +184,7 @@ void PrefillProcess::RunStep(const prefill_node::StartStep& action) {
 void PrefillProcess::FinishStep(const prefill_node::StartStep& action, Duration took) {
   for (const sequence::Slice& slice : action.batch->slices) {
     if (slice.sample != nullptr && Poisons(slice.sample->seed, handoff::Role::kPrefill)) {
+      world_.PoisonKilled();
       return Kill();
     }
   }

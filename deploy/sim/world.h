@@ -29,6 +29,13 @@ class World {
     if (violation.empty()) violation = std::move(what);
   }
 
+  // A worker has died of computing a poison request.
+  void PoisonKilled() {
+    if (++poison_kills_ > poison_kills_max) {
+      Violate("poison requests killed " + std::to_string(poison_kills_) + " workers");
+    }
+  }
+
   // `line` is only asked for while somebody wants the trace.
   template <typename Line>
   void Trace(Line&& line) {
@@ -40,10 +47,12 @@ class World {
   EventLoop loop;
   SplitMix64 random;
   std::string violation;
+  std::int32_t poison_kills_max = 0;
 
  private:
   void AddTrace(std::string_view line);
 
+  std::int32_t poison_kills_ = 0;
   const std::size_t trace_lines_;
   std::size_t trace_next_ = 0;
   std::vector<std::string> trace_;  // a ring
