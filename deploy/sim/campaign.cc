@@ -6,6 +6,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace tandem::sim {
@@ -17,14 +18,24 @@ constexpr std::size_t kTraceLines = 60;
 // What one thread adds up.
 struct Part {
   CampaignSummary sum;
-  std::vector<std::uint64_t> events;  // of each history
+  std::vector<std::uint64_t> events;                       // of each history
+  std::vector<std::pair<Duration, std::uint64_t>> pauses;  // with its seed
 };
+
+// The value below which `share` of them lie; reorders. Requires: not empty.
+template <typename Value>
+Value Quantile(std::vector<Value>& values, double share) {
+  const auto index = static_cast<std::ptrdiff_t>(static_cast<double>(values.size() - 1) * share);
+  std::nth_element(values.begin(), values.begin() + index, values.end());
+  return values[static_cast<std::size_t>(index)];
+}
 
 void Add(const SimReport& report, std::uint64_t seed, Part& part) {
   CampaignSummary& sum = part.sum;
   ++sum.histories;
   sum.events += report.events;
   part.events.push_back(report.events);
+  part.pauses.emplace_back(report.pause_max, seed);
   for (std::size_t i = 0; i < kFaultKinds; ++i) sum.faults[i] += report.faults[i];
   sum.done += report.done;
   sum.cancelled += report.cancelled;
@@ -82,15 +93,18 @@ CampaignSummary RunCampaign(const CampaignOptions& options,
 
   CampaignSummary sum;
   std::vector<std::uint64_t> events;
+  std::vector<std::pair<Duration, std::uint64_t>> pauses;
   for (const Part& part : parts) {
     Merge(part.sum, sum);
     events.insert(events.end(), part.events.begin(), part.events.end());
+    pauses.insert(pauses.end(), part.pauses.begin(), part.pauses.end());
   }
   sum.took = SteadyNow() - start;
   if (!events.empty()) {
-    const auto middle = events.begin() + static_cast<std::ptrdiff_t>(events.size() / 2);
-    std::nth_element(events.begin(), middle, events.end());
-    sum.median_events = *middle;
+    sum.median_events = Quantile(events, 0.5);
+    sum.pause_median = Quantile(pauses, 0.5).first;
+    sum.pause_p99 = Quantile(pauses, 0.99).first;
+    std::tie(sum.pause_max, sum.pause_max_seed) = Quantile(pauses, 1);
   }
   std::sort(sum.failures.begin(), sum.failures.end(),
             [](const auto& a, const auto& b) { return a.seed < b.seed; });
@@ -101,9 +115,12 @@ std::string CampaignSummary::ToString() const {
   std::string out = fmt::format(
       "{} histories, {} events (median {} each) in {:.1f} s: {:.0f} events/s\n"
       "{} requests done, {} cancelled, {} failed as excused, {} ended with their router; "
-      "{} attempts, {} placed again, {} repeats, {} different\nfaults:",
+      "{} attempts, {} placed again, {} repeats, {} different\n"
+      "longest pause of a history, virtual: median {:.3f} s, p99 {:.3f} s, max {:.3f} s (seed {})\n"
+      "faults:",
       histories, events, median_events, ToSeconds(took), events_per_second(), done, cancelled,
-      failed, cut, attempts, placed_again, repeats, repeats_different);
+      failed, cut, attempts, placed_again, repeats, repeats_different, ToSeconds(pause_median),
+      ToSeconds(pause_p99), ToSeconds(pause_max), pause_max_seed);
   for (std::size_t i = 0; i < kFaultKinds; ++i) {
     out += fmt::format(" {} {}", sim::ToString(static_cast<FaultKind>(i)), faults[i]);
   }

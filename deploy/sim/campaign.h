@@ -31,6 +31,11 @@ struct CampaignSummary {
   std::uint64_t events = 0;
   std::uint64_t median_events = 0;  // per history
   Duration took{0};                 // wall clock
+  // Of each history's longest pause, in virtual time.
+  Duration pause_median{0};
+  Duration pause_p99{0};
+  Duration pause_max{0};
+  std::uint64_t pause_max_seed = 0;
   std::array<std::int64_t, kFaultKinds> faults{};
   std::int64_t done = 0;
   std::int64_t cancelled = 0;

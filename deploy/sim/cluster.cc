@@ -240,6 +240,7 @@ SimReport Cluster::Report() {
   report.cancelled = workload_.cancelled();
   report.failed = workload_.failed();
   report.cut = workload_.cut();
+  report.pause_max = workload_.pause_max();
   for (auto& life : lives_) {
     if (auto* router = dynamic_cast<RouterProcess*>(life.get())) {
       report.router = router->core().stats();

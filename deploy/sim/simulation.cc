@@ -1,5 +1,6 @@
 #include "deploy/sim/simulation.h"
 
+#include <array>
 #include <utility>
 
 #include "deploy/sim/cluster.h"

@@ -54,8 +54,10 @@ struct SimReport {
   std::array<std::int32_t, kFaultKinds> faults{};  // that happened, by kind
   std::int32_t done = 0;
   std::int32_t cancelled = 0;
-  std::int32_t failed = 0;             // with an error that the faults excuse
-  std::int32_t cut = 0;                // ended with their router
+  std::int32_t failed = 0;  // with an error that the faults excuse
+  std::int32_t cut = 0;     // ended with their router
+  // The longest wait of a client that reads for its next position, the first included.
+  Duration pause_max{0};
   router::RouterStats router;          // of the last life
   prefill_node::PrefillStats prefill;  // sums of the counters, over all lives
   decode_node::DecodeStats decode;

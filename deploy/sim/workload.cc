@@ -198,6 +198,11 @@ void Workload::OnDeliver(const router::Deliver& action, const handoff::Placement
       });
     }
   }
+  if (!client->slow && client->paused_until == Time{}) {
+    pause_max_ =
+        std::max(pause_max_, world_.loop.now() - std::max(client->last_heard, client->arrives));
+  }
+  client->last_heard = world_.loop.now();
   const bool waiting = client->unread > 0;
   client->unread += static_cast<std::int32_t>(action.tokens.size());
   if (!waiting) Consume(*client);

@@ -37,6 +37,7 @@ class Workload {
     bool slow = false;
     Time paused_until{};
     std::int32_t unread = 0;  // delivered, not consumed
+    Time last_heard{};        // its last position
     handoff::PlacementKey voice;
   };
   // Why this end is in order; false: it is not.
@@ -64,6 +65,7 @@ class Workload {
   std::int32_t cancelled() const { return cancelled_; }
   std::int32_t failed() const { return failed_; }
   std::int32_t cut() const { return cut_; }
+  Duration pause_max() const { return pause_max_; }
 
  private:
   Client Draw(std::int32_t index);
@@ -93,6 +95,7 @@ class Workload {
   std::int32_t cancelled_ = 0;
   std::int32_t failed_ = 0;
   std::int32_t cut_ = 0;
+  Duration pause_max_{0};
 };
 
 }  // namespace tandem::sim
