@@ -1,5 +1,6 @@
 #include "deploy/sim/simulation.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -21,8 +22,8 @@ SimOptions DrawHistory(std::uint64_t seed) {
   options.prefill_blocks = options.decode_blocks = 24 + static_cast<std::int32_t>(random.Below(41));
   options.prompt_max = 120;
   options.output_max = 60;
-  options.arrivals =
-      random.Below(2) == 0 ? std::chrono::milliseconds(40) : std::chrono::milliseconds(1500);
+  constexpr std::array kArrivals = {40, 40, 300, 1500, 4000};
+  options.arrivals = std::chrono::milliseconds(kArrivals[random.Below(kArrivals.size())]);
   options.cancel_percent = 8;
   options.short_deadline_percent = 5;
   if (random.Below(4) == 0) options.link.bytes_per_second = 2e7;  // long writes
@@ -32,6 +33,10 @@ SimOptions DrawHistory(std::uint64_t seed) {
   draw.requests = options.requests;
   draw.arrivals = options.arrivals;
   options.faults = DrawFaultPlan(random, draw);
+  const bool small = std::any_of(options.faults.begin(), options.faults.end(),
+                                 [](const Fault& f) { return f.kind == FaultKind::kFewBlocks; });
+  // Beyond the credit window, within every node's context.
+  if (!small && options.decode_blocks >= 36 && random.Below(6) == 0) options.output_max = 400;
   return options;
 }
 
