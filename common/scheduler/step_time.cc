@@ -39,12 +39,18 @@ bool SolveSubset(const std::array<std::array<double, 3>, 3>& xx, const std::arra
 
 }  // namespace
 
-Duration StuckAfter(double predicted_s) {
+Duration StuckAfter(const StepTime& fit, double tokens, double pairs) {
   constexpr Duration kLeast = std::chrono::seconds(10);
-  constexpr double kFactor = 20;
-  constexpr double kMostSeconds = 3600;
-  return std::max(kLeast, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
-                              std::min(kFactor * predicted_s, kMostSeconds))));
+  constexpr double kTimesPredicted = 20;
+  constexpr double kUnfittedPerToken = 0.025;
+  constexpr double kMostSeconds = 24 * 3600;
+  const bool fitted = fit.fixed_s > 0 || fit.per_token_s > 0 || fit.per_pair_s > 0;
+  double seconds =
+      kTimesPredicted * (fitted ? fit.Seconds(tokens, pairs) : kUnfittedPerToken * tokens);
+  if (!(seconds >= 0)) seconds = 0;  // nonsense from the wire
+  seconds = std::min(seconds, kMostSeconds);
+  return std::max(kLeast,
+                  std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
 }
 
 void StepTimeFit::Observe(double tokens, double pairs, Duration took) {

@@ -29,9 +29,6 @@ constexpr double ChunkPairs(std::int64_t first, std::int64_t count) {
          static_cast<double>(count) * static_cast<double>(count + 1) / 2;
 }
 
-// A step that runs for longer than this is stuck: max(10 s, 20 × its prediction).
-Duration StuckAfter(double predicted_s);
-
 // The step that the engine works on, from its start and end alone: it ages for as long as the
 // engine does not answer, whatever other threads do.
 struct StepProgress {
@@ -39,6 +36,10 @@ struct StepProgress {
   Duration running_for{0};  // zero: no step runs
   Duration stuck_after{0};  // of this step
 };
+
+// A step of so much work that runs for longer than this is stuck: max(10 s, 20 × its prediction).
+// Without a fit the node is taken for a very slow one, so that its first long step is no death.
+Duration StuckAfter(const StepTime& fit, double tokens, double pairs);
 
 class StepTimeFit {
  public:

@@ -115,8 +115,8 @@ void DecodeCore::Impl::TryStep(Time now, Actions& out) {
   ++step_.number;
   step_.running = true;
   step_.started = now;
-  step_.stuck_after = scheduler::StuckAfter(
-      fit_.time().Seconds(static_cast<double>(step_.items.size()), step_.kv_tokens));
+  step_.stuck_after =
+      scheduler::StuckAfter(fit_.time(), static_cast<double>(step_.items.size()), step_.kv_tokens);
   out.emplace_back(StartStep{step_.number, &step_.batch});
 }
 

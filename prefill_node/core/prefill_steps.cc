@@ -86,7 +86,7 @@ void PrefillCore::Impl::TryStep(Time now, Actions& out) {
   ++step_.number;
   step_.running = true;
   step_.started = now;
-  step_.stuck_after = scheduler::StuckAfter(fit_.time().Seconds(step_.tokens, step_.pairs));
+  step_.stuck_after = scheduler::StuckAfter(fit_.time(), step_.tokens, step_.pairs);
   step_.layers_done = 0;
   out.emplace_back(StartStep{step_.number, &step_.batch});
 }

@@ -3,19 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/engine/model_runner.h"
-#include "common/worker/loaded_model.h"
 #include "decode_node/decode_service.h"
 #include "kv_transfer/loopback/hub.h"
 #include "prefill_node/prefill_service.h"
 #include "tests/integration/engine/rig.h"
+#include "tests/integration/nodes/small_model.h"
 #include "tests/integration/nodes/test_router.h"
-#include "tests/testing/model_generator.h"
 
 namespace tandem::testing {
 namespace {
@@ -25,27 +23,8 @@ using prefill_node::PrefillService;
 using Phase = TestRouter::Phase;
 using transfer::Transport;
 
-constexpr std::int32_t kContext = 512;
+constexpr std::int32_t kContext = kSmallContext;
 constexpr kv::BlockCount kBlocks{160};
-
-// One model for all tests: its file is removed at the end.
-const worker::LoadedModel& SmallModel() {
-  static const worker::LoadedModel* const model = [] {
-    const auto path = std::filesystem::temp_directory_path() /
-                      fmt::format("tandem-nodes-test-{}.gguf", ::getpid());
-    ModelSpec spec;
-    spec.context = kContext;
-    GenerateModel(spec).WriteGguf(path.string());
-    auto loaded = worker::LoadModel(path.string(), "auto", 1);
-    std::filesystem::remove(path);  // the mapping keeps the bytes
-    if (!loaded.ok()) {
-      fmt::print(stderr, "{}\n", FromAbsl(loaded.status().message()));
-      std::abort();
-    }
-    return new worker::LoadedModel(*std::move(loaded));
-  }();
-  return *model;
-}
 
 std::vector<RigRequest> MakeRequests(int count, std::uint64_t seed) {
   SplitMix64 random(seed);
