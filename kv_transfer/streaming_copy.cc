@@ -77,9 +77,10 @@ void StreamingCopy(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 void StreamingFence() {
 #if defined(__x86_64__)
-  _mm_sfence();
-#endif
+  _mm_sfence();  // after ordinary stores too
+#else
   std::atomic_thread_fence(std::memory_order_release);
+#endif
 }
 
 }  // namespace tandem::transfer
