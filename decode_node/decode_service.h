@@ -22,6 +22,7 @@
 #include "common/worker/core_loop.h"
 #include "common/worker/engine_thread.h"
 #include "common/worker/node_program.h"
+#include "common/worker/note_log.h"
 #include "common/worker/peer_table.h"
 #include "decode_node/core/decode_core.h"
 #include "decode_node/kv_landing.h"
@@ -64,6 +65,7 @@ class DecodeService final : public worker::NodeService {
   worker::PeerTable::Events PeerEvents();
 
   void Do(handoff::Send& action);
+  void Do(NodeNote& note) { worker::LogNote(note, peers_->NameOf(note.peer)); }
   void Do(StartStep& action) { engine_->Run(action.step, action.batch); }
   void Do(Expect& action) { landing_->Do(action); }
   void Do(StopExpecting& action) { landing_->Do(action); }

@@ -22,6 +22,7 @@ std::vector<handoff::NodeMetric> MetricsOf(const DecodeStats& stats) {
       {"rejected", stats.rejected},
       {"corrupt", stats.corrupt},
       {"leases_expired", stats.leases_expired},
+      {"quarantines", stats.quarantines},
       {"revokes", stats.revokes},
       {"preempted", stats.preempted},
       {"cancelled", stats.cancelled},

@@ -21,6 +21,7 @@
 #include "common/worker/core_loop.h"
 #include "common/worker/engine_thread.h"
 #include "common/worker/node_program.h"
+#include "common/worker/note_log.h"
 #include "common/worker/peer_table.h"
 #include "prefill_node/core/prefill_core.h"
 #include "prefill_node/kv_pusher.h"
@@ -65,6 +66,7 @@ class PrefillService final : public worker::NodeService {
   worker::PeerTable::Events PeerEvents();
 
   void Do(handoff::Send& action);
+  void Do(NodeNote& note) { worker::LogNote(note, peers_->NameOf(note.peer)); }
   void Do(StartStep& action) { engine_->Run(action.step, action.batch); }
   void Do(Push& action) { pusher_->Do(action); }
   void Do(AbortPush& action) { pusher_->Do(action); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <utility>
 
 #include "common/log/log.h"
@@ -54,7 +55,15 @@ PeerTable::PeerTable(net::IoThreads& io, const net::Strand& strand, const rpc::O
 
 PeerTable::~PeerTable() = default;
 
+// Whoever dials at once (a restarted node's peers do) must hear the whole of `own_`: connections
+// are handled on the strand, so only when this is done.
 StatusOr<net::HostPort> PeerTable::Listen(const net::HostPort& address) {
+  std::promise<StatusOr<net::HostPort>> done;
+  strand_.Post([&] { done.set_value(ListenHere(address)); });
+  return done.get_future().get();
+}
+
+StatusOr<net::HostPort> PeerTable::ListenHere(const net::HostPort& address) {
   TANDEM_ASSIGN_OR_RETURN(
       listener_, rpc::Listener::Open(io_, strand_, address, options_, [this](rpc::ConnectionPtr c) {
         if (closing_) {
@@ -230,6 +239,11 @@ void PeerTable::DialLater(Dialed& dialed) {
 
 void PeerTable::Send(handoff::NodeId to, const handoff::Message& message) {
   if (auto it = by_node_.find(to); it != by_node_.end()) it->second->connection->Send(message);
+}
+
+std::string_view PeerTable::NameOf(handoff::NodeId peer) const {
+  auto it = by_node_.find(peer);
+  return it == by_node_.end() ? std::string_view() : it->second->hello.name;
 }
 
 void PeerTable::Drop(handoff::NodeId peer, Status reason) {

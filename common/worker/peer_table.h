@@ -40,7 +40,7 @@ class PeerTable {
             handoff::Hello own, Events events);
   ~PeerTable();
 
-  // Before anything else, on any thread. Errors: those of rpc::Listener::Open.
+  // Before anything else, on any thread but the strand's. Errors: those of rpc::Listener::Open.
   StatusOr<net::HostPort> Listen(const net::HostPort& address);
 
   // The whole list of peers to be connected to: dials new ones, drops others.
@@ -55,6 +55,8 @@ class PeerTable {
   // called for each.
   void CloseAll(net::Closure done);
 
+  // Empty when it is not connected.
+  std::string_view NameOf(handoff::NodeId peer) const;
   std::size_t num_connected() const { return by_node_.size(); }
 
  private:
@@ -62,6 +64,7 @@ class PeerTable {
   struct Dialed;
   using PeerPtr = std::shared_ptr<Peer>;  // shared with its connection's handlers
 
+  StatusOr<net::HostPort> ListenHere(const net::HostPort& address);
   void Start(rpc::ConnectionPtr connection, const std::string& dialed_name);
   void OnHello(const PeerPtr& peer, const handoff::Hello& hello);
   void Join(const PeerPtr& peer);

@@ -7,11 +7,13 @@
 
 #include "common/base/strong_int.h"
 #include "common/handoff/events.h"
+#include "common/handoff/node_note.h"
 #include "common/kv/ids.h"
 #include "common/sequence/batch.h"
 
 namespace tandem::decode_node {
 
+using handoff::NodeNote;
 using handoff::Send;
 
 struct VerifyTicketTag {};
@@ -57,7 +59,7 @@ struct VerifyProbe {
   handoff::Probe probe;
 };
 
-using Action = std::variant<Send, StartStep, Expect, StopExpecting, Verify, VerifyProbe>;
+using Action = std::variant<Send, StartStep, Expect, StopExpecting, Verify, VerifyProbe, NodeNote>;
 using Actions = std::vector<Action>;
 
 }  // namespace tandem::decode_node

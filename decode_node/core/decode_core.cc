@@ -122,6 +122,17 @@ void DecodeCore::Impl::OnCredit(NodeId from, const handoff::Credit& message) {
 
 void DecodeCore::Impl::OnMessage(Time now, NodeId from, const handoff::Message& message,
                                  Actions& out) {
+  const std::int64_t stale = counters_.stale_messages;
+  Handle(now, from, message, out);
+  if (counters_.stale_messages == stale) return;
+  out.emplace_back(NodeNote{.what = NodeNote::What::kStaleMessage,
+                            .key = handoff::PlacementOf(message),
+                            .peer = from,
+                            .message = handoff::MessageName(message)});
+}
+
+void DecodeCore::Impl::Handle(Time now, NodeId from, const handoff::Message& message,
+                              Actions& out) {
   auto source = sources_.find(from);
   if (routers_.contains(from)) {
     if (const auto* m = std::get_if<handoff::Cancel>(&message)) {

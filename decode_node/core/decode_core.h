@@ -57,6 +57,7 @@ struct DecodeStats {
   std::int64_t rejected = 0;
   std::int64_t corrupt = 0;
   std::int64_t leases_expired = 0;
+  std::int64_t quarantines = 0;
   std::int64_t revokes = 0;
   std::int64_t preempted = 0;
   std::int64_t cancelled = 0;

@@ -131,6 +131,7 @@ class DecodeCore::Impl {
 
   // decode_core.cc
   void MoveAll(Actions& out);
+  void Handle(Time now, handoff::NodeId from, const handoff::Message& message, Actions& out);
   void OnCancel(handoff::NodeId from, const handoff::Cancel& message, Actions& out);
   void OnCredit(handoff::NodeId from, const handoff::Credit& message);
   void SendTo(handoff::NodeId to, handoff::Message message, Actions& out);

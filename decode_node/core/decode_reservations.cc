@@ -28,6 +28,8 @@ std::vector<PlacementKey> DecodeCore::Impl::KeysOf(handoff::RequestId request) c
 void DecodeCore::Impl::RefuseReserve(NodeId to, const PlacementKey& key, Reason reason,
                                      Actions& out) {
   ++(reason == Reason::kFull ? counters_.refused_full : counters_.refused_other);
+  out.emplace_back(
+      NodeNote{.what = NodeNote::What::kReserveRefused, .key = key, .peer = to, .reason = reason});
   SendTo(to, handoff::ReserveRefused{key, reason, OfferedBlocks()}, out);
 }
 
@@ -222,6 +224,11 @@ void DecodeCore::Impl::Quarantine(Reservation& reservation, Reason reason, Actio
   }
   machine.Quarantine();
   reservation.reason = reason;
+  ++counters_.quarantines;
+  out.emplace_back(NodeNote{.what = NodeNote::What::kQuarantined,
+                            .key = key,
+                            .peer = machine.source(),
+                            .reason = reason});
   leases_.Remove(key);
   ForgetVerifies(key);
   // Nobody writes what was held already; the rest waits for the proof.

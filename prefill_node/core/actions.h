@@ -9,12 +9,14 @@
 #include "common/base/strong_int.h"
 #include "common/base/units.h"
 #include "common/handoff/events.h"
+#include "common/handoff/node_note.h"
 #include "common/kv/ids.h"
 #include "common/kv/span.h"
 #include "common/sequence/batch.h"
 
 namespace tandem::prefill_node {
 
+using handoff::NodeNote;
 using handoff::Send;
 
 struct PushTicketTag {};
@@ -61,7 +63,7 @@ struct DialSinks {
   std::vector<handoff::PeerInfo> sinks;
 };
 
-using Action = std::variant<Send, StartStep, Push, AbortPush, StartProbe, DialSinks>;
+using Action = std::variant<Send, StartStep, Push, AbortPush, StartProbe, DialSinks, NodeNote>;
 using Actions = std::vector<Action>;
 
 }  // namespace tandem::prefill_node

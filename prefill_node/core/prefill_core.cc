@@ -193,6 +193,17 @@ bool PrefillCore::Impl::drained() const {
 
 void PrefillCore::Impl::OnMessage(Time now, NodeId from, const handoff::Message& message,
                                   Actions& out) {
+  const std::int64_t stale = counters_.stale_messages;
+  Handle(now, from, message, out);
+  if (counters_.stale_messages == stale) return;
+  out.emplace_back(NodeNote{.what = NodeNote::What::kStaleMessage,
+                            .key = handoff::PlacementOf(message),
+                            .peer = from,
+                            .message = handoff::MessageName(message)});
+}
+
+void PrefillCore::Impl::Handle(Time now, NodeId from, const handoff::Message& message,
+                               Actions& out) {
   const Sink* sink = FindSink(from);
   if (routers_.contains(from)) {
     if (const auto* m = std::get_if<handoff::Prefill>(&message)) {
@@ -242,7 +253,7 @@ void PrefillCore::Impl::OnTime(Time now, Actions& out) {
   while (auto key = leases_.Pop(now)) {
     Task* task = FindTask(*key);
     TANDEM_CHECK(task != nullptr && task->placement->leased());
-    ++counters_.leases_expired;
+    NoteLeaseExpired(*task, out);
     DropAndPlace(now, *task, Reason::kExpired, out);
   }
   while (auto key = returns_.Pop(now)) {

@@ -104,6 +104,7 @@ class PrefillCore::Impl {
   };
 
   // prefill_core.cc: requests and their end.
+  void Handle(Time now, handoff::NodeId from, const handoff::Message& message, Actions& out);
   void OnPrefill(Time now, handoff::NodeId from, const handoff::Prefill& message, Actions& out);
   void OnCancel(Time now, handoff::NodeId from, const handoff::Cancel& message, Actions& out);
   void MoveTasks(Time now, Actions& out);
@@ -128,6 +129,7 @@ class PrefillCore::Impl {
   void Place(Time now, Task& task, Actions& out);  // may end the task
   void PlaceWaiting(Time now, Actions& out);
   void DropPlacement(Time now, Task& task, Actions& out);
+  void NoteLeaseExpired(const Task& task, Actions& out);
   void DropAndPlace(Time now, Task& task, handoff::Reason reason, Actions& out);
   void FinishDraining(std::map<handoff::PlacementKey, Draining>::iterator it, Actions& out);
   void Pump(Time now, Task& task, Actions& out);

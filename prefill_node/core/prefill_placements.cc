@@ -49,9 +49,14 @@ void PrefillCore::Impl::Place(Time now, Task& task, Actions& out) {
   const NodeId id = SinkByName(machine.sink_name(*index));
   Sink& sink = *FindSink(id);
   if (sink.full) sink.free_blocks -= need;
-  if (machine.placements() > 0) ++counters_.placed_again;
+  const bool again = machine.placements() > 0;
   task.sink_index = *index;
   const PlacementKey key = machine.Place(*index);
+  if (again) {
+    ++counters_.placed_again;
+    out.emplace_back(NodeNote{
+        .what = NodeNote::What::kPlacedAgain, .key = key, .peer = id, .reason = machine.failure()});
+  }
   task.placement.emplace(key, id, config_.layout.num_layers, BlocksOf(machine.num_tokens()), now);
   SendTo(id,
          handoff::Reserve{key, config_.model_instance, machine.num_tokens(), headroom,
@@ -84,6 +89,13 @@ void PrefillCore::Impl::DropPlacement(Time now, Task& task, Actions& out) {
     SendTo(placement.sink(), handoff::Release{placement.key(), true}, out);
   }  // else: a Reserved that still comes is answered by Release
   task.placement.reset();
+}
+
+void PrefillCore::Impl::NoteLeaseExpired(const Task& task, Actions& out) {
+  ++counters_.leases_expired;
+  out.emplace_back(NodeNote{.what = NodeNote::What::kLeaseExpired,
+                            .key = task.placement->key(),
+                            .peer = task.placement->sink()});
 }
 
 void PrefillCore::Impl::DropAndPlace(Time now, Task& task, Reason reason, Actions& out) {
@@ -249,7 +261,7 @@ void PrefillCore::Impl::OnReserved(Time now, NodeId from, const handoff::Reserve
     return;
   }
   if (now >= placement.stop_at()) {  // it was under way for longer than it lasts
-    ++counters_.leases_expired;
+    NoteLeaseExpired(*task, out);
     DropAndPlace(now, *task, Reason::kExpired, out);
     return;
   }

@@ -197,6 +197,21 @@ TEST_F(DecodeCoreTest, ProgressAgesWithTheEnginesStepAlone) {
   EXPECT_EQ(core().progress(now_).number, stuck.number + 1) << "the next one";
 }
 
+TEST_F(DecodeCoreTest, NotesRefusedReservationsAndQuarantines) {
+  Connect();
+  Reserve(Key(1));
+  EXPECT_EQ(Last<NodeNote>(), nullptr);
+  core().OnMessage(now_, kRouter, handoff::Cancel{Key(1)}, out_);
+  ASSERT_NE(Last<NodeNote>(), nullptr);
+  EXPECT_EQ(Last<NodeNote>()->what, NodeNote::What::kQuarantined);
+  EXPECT_EQ(Last<NodeNote>()->key, Key(1));
+  EXPECT_EQ(core().stats().quarantines, 1);
+  core().BeginDrain(now_, std::chrono::hours(1), out_);
+  Reserve(Key(2));
+  EXPECT_EQ(Last<NodeNote>()->what, NodeNote::What::kReserveRefused);
+  EXPECT_EQ(Last<NodeNote>()->reason, Reason::kDraining);
+}
+
 TEST_F(DecodeCoreTest, ASlowRouterStopsItsStreamAndNotTheBatch) {
   config_.num_blocks = kv::BlockCount(60);
   config_.max_context = TokenCount(900);

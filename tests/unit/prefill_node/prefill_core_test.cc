@@ -229,6 +229,23 @@ TEST_F(PrefillCoreTest, ProgressAgesWithTheEnginesStepAlone) {
   EXPECT_EQ(core_.progress(now_ + std::chrono::seconds(31)).running_for, Duration(0));
 }
 
+TEST_F(PrefillCoreTest, NotesPlacementsMadeAgainAndStaleMessages) {
+  Submit();
+  EXPECT_EQ(Last<NodeNote>(), nullptr);
+  core_.OnMessage(now_, kD1, handoff::ReserveRefused{Key(1), Reason::kDraining, {}}, out_);
+  ASSERT_NE(Last<NodeNote>(), nullptr);
+  EXPECT_EQ(Last<NodeNote>()->what, NodeNote::What::kPlacedAgain);
+  EXPECT_EQ(Last<NodeNote>()->key, Key(2));
+  EXPECT_EQ(Last<NodeNote>()->peer, kD2);
+  out_.clear();
+  core_.OnMessage(now_, kD1, handoff::Joined{Key(1)}, out_);
+  ASSERT_NE(Last<NodeNote>(), nullptr);
+  EXPECT_EQ(Last<NodeNote>()->what, NodeNote::What::kStaleMessage);
+  EXPECT_EQ(Last<NodeNote>()->message, "Joined");
+  EXPECT_EQ(Last<NodeNote>()->key, Key(1));
+  EXPECT_EQ(core_.stats().stale_messages, 1);
+}
+
 TEST_F(PrefillCoreTest, RouterLostEndsAllOfItsTasks) {
   Submit();
   AnswerReserve(kD1, 1);

@@ -1,0 +1,13 @@
+// Logs what the node cores note, one line each.
+#pragma once
+
+#include <string_view>
+
+#include "common/handoff/node_note.h"
+
+namespace tandem::worker {
+
+// `peer`: the name of the note's peer; empty where it is not known any more.
+void LogNote(const handoff::NodeNote& note, std::string_view peer);
+
+}  // namespace tandem::worker
