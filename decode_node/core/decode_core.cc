@@ -220,7 +220,16 @@ bool DecodeCore::Impl::drained() const {
 
 kv::BlockCount DecodeCore::Impl::OfferedBlocks() const {
   const bool places = reservations_.size() < static_cast<std::size_t>(config_.reservations_max);
-  return places ? cache_.counts().available() : kv::BlockCount(0);
+  return places ? std::max(cache_.counts().available() - GrowthReserve(), kv::BlockCount(0))
+                : kv::BlockCount(0);
+}
+
+void DecodeCore::Impl::TellOfRoom(Time now, Actions& out) {
+  for (auto& [id, source] : sources_) {
+    if (source.wants == kv::BlockCount(0) || OfferedBlocks() < source.wants) continue;
+    source.wants = kv::BlockCount(0);
+    SendTo(id, MakeHeartbeat(now, id), out);
+  }
 }
 
 handoff::Heartbeat DecodeCore::Impl::MakeHeartbeat(Time now, NodeId to) {

@@ -44,8 +44,8 @@ class DecodeCore::Impl {
   void TryStep(Time now, Actions& out);
   Time NextDeadline() const;
   handoff::Heartbeat MakeHeartbeat(Time now, handoff::NodeId to);
-  // What a source may count on: no blocks while every place is taken, or it would ask in vain,
-  // again and again.
+  // What a source may count on: none of those kept for growth, and no blocks while every place is
+  // taken, or it would ask in vain, again and again.
   kv::BlockCount OfferedBlocks() const;
   DecodeStats stats() const;
 
@@ -76,6 +76,7 @@ class DecodeCore::Impl {
     bool gone = false;  // can write no more
     handoff::Proof proof = handoff::Proof::kWriter;
     std::int32_t reservations = 0;
+    kv::BlockCount wants{0};  // refused as full: it waits for so many; zero: not waiting
   };
   struct Router {
     handoff::Incarnation incarnation;
@@ -127,9 +128,14 @@ class DecodeCore::Impl {
   void OnToken(Reservation& reservation, const sequence::SampledToken& token, Actions& out);
   void EndStep(Actions& out);
   bool NeedsBlock(const Reservation& reservation) const;
+  // Blocks that arrivals must leave to the sequences which will outgrow theirs: one each, and after
+  // a preemption a head-room each, or what was preempted would come back only to be preempted.
+  kv::BlockCount GrowthReserve() const;
   kv::BlockCount GivesBack(const Reservation& reservation) const;
 
   // decode_core.cc
+  // To sources that were refused as full: there is room now.
+  void TellOfRoom(Time now, Actions& out);
   void MoveAll(Actions& out);
   void Handle(Time now, handoff::NodeId from, const handoff::Message& message, Actions& out);
   void OnCancel(handoff::NodeId from, const handoff::Cancel& message, Actions& out);
@@ -150,6 +156,7 @@ class DecodeCore::Impl {
       verifying_;  // by ticket
   Step step_;
   std::size_t turn_ = 0;
+  bool preempting_ = false;  // until there is room for everybody's growth again
   scheduler::StepTimeFit fit_;
   Time drain_end_ = kNever;  // when what is left is moved; kNever: not draining
   bool moved_ = false;       // what was left at the end of the budget

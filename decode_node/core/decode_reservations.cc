@@ -1,4 +1,5 @@
 // DecodeCore: reservations, from Reserve to Joined or Free.
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -97,8 +98,11 @@ void DecodeCore::Impl::OnReserve(Time now, NodeId from, const handoff::Reserve& 
   options.block_bytes = config_.layout.block_bytes();
   const kv::BlockCount all =
       config_.layout.BlocksFor(TokenCount(static_cast<std::int32_t>(with_headroom)));
-  if (!cache_.Allocate(all - kv::BlockCount(options.held), blocks).ok()) {
+  const kv::BlockCount need = all - kv::BlockCount(options.held);
+  if (OfferedBlocks() < need || !cache_.Allocate(need, blocks).ok()) {
     cache_.Unref(blocks);
+    const kv::BlockCount wants = source.wants;
+    source.wants = wants > kv::BlockCount(0) ? std::min(wants, all) : all;
     RefuseReserve(from, key, Reason::kFull, out);
     return;
   }

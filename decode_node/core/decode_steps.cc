@@ -96,7 +96,24 @@ kv::BlockCount DecodeCore::Impl::GivesBack(const Reservation& reservation) const
   return count;
 }
 
+kv::BlockCount DecodeCore::Impl::GrowthReserve() const {
+  std::int32_t growing = 0;
+  for (const auto& [tag, reservation] : sequences_) {
+    const Sequence& sequence = *reservation->sequence;
+    const std::int64_t room =
+        static_cast<std::int64_t>(reservation->machine.blocks.size()) * config_.layout.block_size;
+    const std::int64_t most =
+        std::min(std::int64_t{sequence.prompt.value()} + sequence.params.max_tokens.value(),
+                 std::int64_t{config_.max_context.value()});
+    if (room < most) ++growing;
+  }
+  const std::int32_t each = preempting_ ? config_.layout.BlocksFor(handoff::kHeadroom).value() : 1;
+  return kv::BlockCount(growing * each);
+}
+
 void DecodeCore::Impl::TryStep(Time now, Actions& out) {
+  if (preempting_ && cache_.counts().available() >= GrowthReserve()) preempting_ = false;
+  TellOfRoom(now, out);
   if (step_.running || sequences_.empty()) return;
   candidates_.clear();
   choices_.clear();
@@ -133,6 +150,7 @@ void DecodeCore::Impl::ApplyChoices(Actions& out) {
   }
   for (Reservation* reservation : preempted) {
     ++counters_.preempted;
+    preempting_ = true;
     FailSequence(*reservation, Reason::kPreempted, out);
   }
   // The last one of all, with nothing else in the pool, and still no room: it never fits.

@@ -36,7 +36,8 @@ TEST_F(DecodeCoreTest, RefusesWhatIsFullAndWhatCanNeverFit) {
   EXPECT_EQ(Sent<handoff::ReserveRefused>()->reason, Reason::kTooLong);
 }
 
-// Blocks without a place are no room: a source that heard of them would ask again at once, for ever.
+// Blocks without a place are no room: a source that heard of them would ask again at once, for
+// ever.
 TEST_F(DecodeCoreTest, OffersNoBlocksWhileEveryPlaceIsTaken) {
   config_.reservations_max = 2;
   core_ptr_ = std::make_unique<DecodeCore>(config_);
@@ -210,6 +211,25 @@ TEST_F(DecodeCoreTest, NotesRefusedReservationsAndQuarantines) {
   Reserve(Key(2));
   EXPECT_EQ(Last<NodeNote>()->what, NodeNote::What::kReserveRefused);
   EXPECT_EQ(Last<NodeNote>()->reason, Reason::kDraining);
+}
+
+TEST_F(DecodeCoreTest, KeepsABlockForEachSequenceThatWillGrow) {
+  Connect();
+  for (std::uint64_t i = 1; i <= 3; ++i) JoinOne(Key(i), 60);  // six of ten blocks, three may grow
+  Reserve(Key(4));
+  ASSERT_NE(Sent<handoff::ReserveRefused>(), nullptr);
+  EXPECT_EQ(Sent<handoff::ReserveRefused>()->reason, Reason::kFull);
+  EXPECT_EQ(Sent<handoff::ReserveRefused>()->free_blocks, kv::BlockCount(1));
+}
+
+TEST_F(DecodeCoreTest, TellsASourceThatWasRefusedAsSoonAsThereIsRoom) {
+  Connect();
+  for (std::uint64_t i = 1; i <= 5; ++i) JoinOne(Key(i), 2);  // all ten blocks; none will grow
+  Reserve(Key(6));
+  ASSERT_NE(Sent<handoff::ReserveRefused>(), nullptr);
+  FinishStep();  // of the first one alone: its last token
+  ASSERT_NE(Sent<handoff::Heartbeat>(), nullptr);
+  EXPECT_EQ(Sent<handoff::Heartbeat>()->free_blocks, kv::BlockCount(2));
 }
 
 TEST_F(DecodeCoreTest, ASlowRouterStopsItsStreamAndNotTheBatch) {

@@ -235,7 +235,7 @@ TEST_F(DecodeRaces, TokenLimitReachedExactlyAtTheHandOff) {
 
 TEST_F(DecodeRaces, PreemptionUnderAFullPool) {
   Connect();
-  for (std::uint64_t i = 1; i <= 5; ++i) JoinOne(Key(i), 40);  // all ten blocks
+  for (std::uint64_t i = 1; i <= 3; ++i) JoinOne(Key(i), 60);  // two blocks of ten each, then more
   const handoff::Failed* failed = nullptr;
   for (int step = 0; step < 40 && failed == nullptr; ++step) {
     FinishStep();
@@ -243,8 +243,11 @@ TEST_F(DecodeRaces, PreemptionUnderAFullPool) {
   }
   ASSERT_NE(failed, nullptr);
   EXPECT_EQ(failed->reason, Reason::kPreempted);
-  EXPECT_EQ(failed->key, Key(5));
+  EXPECT_EQ(failed->key, Key(3));
   EXPECT_GE(core().stats().sequences, 1);
+  // It may not come back to be preempted again, until the others can go on for a while.
+  Reserve(Key(3, 2));
+  EXPECT_EQ(Sent<handoff::ReserveRefused>()->reason, Reason::kFull);
 }
 
 TEST_F(DecodeRaces, RouterRestartsWhileOldSequencesRun) {
