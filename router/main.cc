@@ -76,6 +76,7 @@ net::HttpServerOptions ServerOptions(const RouterFlags& flags) {
   net::HttpServerOptions options;
   options.limits.body_bytes = static_cast<std::size_t>(flags.max_body.value());
   options.max_connections = static_cast<std::size_t>(flags.max_connections);
+  options.max_connections_per_address = static_cast<std::size_t>(flags.max_connections_per_address);
   return options;
 }
 
@@ -136,7 +137,7 @@ Status Serve(const RouterFlags& flags) {
                             .inline_bytes = kInlineBytes,
                             .random = RandomBits,
                             .unix_time_s = UnixSeconds};
-  ApiHandler handler(context, keys, registry, TANDEM_VERSION);
+  ApiHandler handler(context, keys, registry, TANDEM_VERSION, CorsPolicy(flags.cors_origins));
   TANDEM_ASSIGN_OR_RETURN(
       auto server,
       net::HttpServer::Open(io, strand, {flags.host, static_cast<std::uint16_t>(flags.port)},

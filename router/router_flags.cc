@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/log/log.h"
+#include "router/api/cors.h"
 
 namespace tandem::router {
 namespace {
@@ -49,6 +50,11 @@ void RouterFlags::AddTo(config::ProgramOptions& options) {
               config::Int(&max_queued, 1, 1 << 20));
   options.Add("max-connections", "N", "open client connections",
               config::Int(&max_connections, 1, 1 << 20));
+  options.Add("max-connections-per-address", "N", "of these, from one address; more: 429",
+              config::Int(&max_connections_per_address, 1, 1 << 20));
+  options.Add("cors-origin", "ORIGIN,...",
+              "web pages that may use the API, or *; none: no page may",
+              config::List(&cors_origins));
   options.Add("stop-grace", "TIME", "for running requests when told to stop",
               config::Seconds(&stop_grace));
   options.Add("log-level", "LEVEL", "what is written to stderr",
@@ -71,6 +77,9 @@ Status RouterFlags::Validate() const {
   }
   for (const std::string& key : api_keys) {
     if (key.empty()) return InvalidArgument("--api-key has an empty key");
+  }
+  for (const std::string& origin : cors_origins) {
+    TANDEM_RETURN_IF_ERROR(Annotate(CorsPolicy::CheckOrigin(origin), "--cors-origin"));
   }
   if (max_body < ByteCount(1))
     return InvalidArgument("--max-body is {}, must be positive", max_body);

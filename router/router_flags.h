@@ -25,6 +25,7 @@ struct RouterFlags {
   std::vector<std::string> prefill;
   std::vector<std::string> decode;
   std::vector<std::string> api_keys;
+  std::vector<std::string> cors_origins;
   bool allow_public = false;
   Duration deadline = std::chrono::minutes(10);
   ByteCount max_body{32 << 20};
@@ -33,6 +34,7 @@ struct RouterFlags {
   int max_requests = 1024;
   int max_queued = 512;
   int max_connections = 4096;
+  int max_connections_per_address = 2048;
   Duration stop_grace = std::chrono::seconds(5);
   std::string log_level = "info";
 

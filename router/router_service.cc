@@ -211,6 +211,11 @@ void RouterService::StopMatched(handoff::RequestId request, Position position) {
   Run();
 }
 
+void RouterService::Consumed(handoff::RequestId request, std::int32_t positions) {
+  core_.ClientConsumed(SteadyNow(), request, positions, actions_);
+  Run();
+}
+
 void RouterService::Stop(Duration grace, net::Closure stopped) {
   stopping_ = true;
   stopped_ = std::move(stopped);
@@ -256,9 +261,6 @@ void RouterService::Do(Deliver& action) {
   if (it == sinks_.end()) return;
   std::shared_ptr<GenerationSink> sink = it->second;  // kept while it is called
   sink->OnTokens(action.first, action.tokens);
-  // The client's buffer is bounded by the exchange, which gives up a client that does not read.
-  core_.ClientConsumed(SteadyNow(), action.request, static_cast<std::int32_t>(action.tokens.size()),
-                       actions_);
 }
 
 void RouterService::Do(Finished& action) {

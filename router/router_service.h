@@ -57,6 +57,9 @@ class RouterService : public GenerationBackend, public ClusterAdmin {
                                       std::shared_ptr<GenerationSink> sink) override;
   void ClientGone(handoff::RequestId request) override;
   void StopMatched(handoff::RequestId request, Position position) override;
+  void Consumed(handoff::RequestId request, std::int32_t positions) override;
+  Status Admission() const override { return core_.Admission(); }
+  Duration RetryAfter() const override { return core_.RetryAfter(SteadyNow()); }
   bool ready() const override { return core_.ready(); }
   TokenCount context() const override;
   std::string HealthJson() const override;

@@ -36,7 +36,7 @@ class HttpConnection::Exchange : public HttpExchange {
     if (connection_ == nullptr) return;
     TANDEM_CHECK(!streaming_);
     if (connection_->server_.full()) connection_->close_after_ = true;
-    connection_->SendResponse(response, !request_.head);
+    connection_->SendResponse(std::move(response), &request_);
     Done();
   }
 
@@ -44,6 +44,7 @@ class HttpConnection::Exchange : public HttpExchange {
     if (connection_ == nullptr) return;
     TANDEM_CHECK(!streaming_);
     streaming_ = true;
+    connection_->AddCommonHeaders(head, request_);
     if (request_.http_1_0) connection_->close_after_ = true;  // its end is the connection's
     if (connection_->server_.full()) connection_->close_after_ = true;
     connection_->Send(FormatResponseHead(head,
@@ -72,13 +73,31 @@ class HttpConnection::Exchange : public HttpExchange {
     Done();
   }
 
+  std::size_t unsent_bytes() const override {
+    if (connection_ == nullptr) return 0;
+    return connection_->out_.size() + connection_->writing_.size() - connection_->written_;
+  }
+
+  void OnTaken(std::function<void()> taken) override {
+    if (connection_ != nullptr) taken_ = std::move(taken);
+  }
+
   void OnGone(std::function<void(GoneReason)> gone) override {
     if (connection_ != nullptr) gone_ = std::move(gone);
+  }
+
+  // The socket took bytes.
+  void Taken() {
+    if (!taken_) return;
+    auto taken = std::exchange(taken_, nullptr);  // it may end the exchange
+    taken();
+    if (connection_ != nullptr && !taken_) taken_ = std::move(taken);
   }
 
   // The connection ends before the answer.
   void Gone(GoneReason reason) {
     HttpConnection* connection = std::exchange(connection_, nullptr);
+    taken_ = nullptr;
     if (!gone_) return;
     connection->strand_.Post([gone = std::exchange(gone_, nullptr), reason] { gone(reason); });
   }
@@ -86,6 +105,7 @@ class HttpConnection::Exchange : public HttpExchange {
  private:
   void Done() {
     gone_ = nullptr;
+    taken_ = nullptr;
     if (HttpConnection* connection = std::exchange(connection_, nullptr)) {
       connection->ExchangeDone();
     }
@@ -96,6 +116,7 @@ class HttpConnection::Exchange : public HttpExchange {
   std::string peer_;
   bool streaming_ = false;
   std::function<void(GoneReason)> gone_;
+  std::function<void()> taken_;
 };
 
 HttpConnection::HttpConnection(Socket socket, const Strand& strand, HttpHandler& handler,
@@ -113,6 +134,11 @@ void HttpConnection::Start() {
   error_code ignored;
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   UpdateTimer(false);
+  Read();
+}
+
+void HttpConnection::Refuse(const HttpError& error) {
+  AnswerAndClose(handler_.Refuse(error));
   Read();
 }
 
@@ -237,13 +263,20 @@ void HttpConnection::BeginExchange() {
 // --- output
 
 void HttpConnection::AnswerAndClose(const HttpResponse& response) {
-  const bool head = parser_.has_head() && parser_.request().head;
   close_after_ = true;
   unread_body_ = true;
-  SendResponse(response, !head);
+  SendResponse(response, parser_.has_head() ? &parser_.request() : nullptr);
 }
 
-void HttpConnection::SendResponse(const HttpResponse& response, bool with_body) {
+void HttpConnection::AddCommonHeaders(HttpResponse& response, const HttpRequest& head) {
+  for (HttpHeader& header : handler_.CommonHeaders(head)) {
+    response.headers.push_back(std::move(header));
+  }
+}
+
+void HttpConnection::SendResponse(HttpResponse response, const HttpRequest* head) {
+  if (head != nullptr) AddCommonHeaders(response, *head);
+  const bool with_body = head == nullptr || !head->head;
   std::string framing = fmt::format("content-length: {}\r\n", response.body.size());
   Send(FormatResponseHead(response, framing, !close_after_) + (with_body ? response.body : ""));
 }
@@ -279,8 +312,12 @@ void HttpConnection::OnWritten(std::size_t bytes, bool failed) {
   if (closed_) return;
   if (failed) return Close(GoneReason::kDisconnected);
   written_ += bytes;
-  if (written_ < writing_.size() || !out_.empty()) return Write();
-  UpdateTimer(true);
+  if (written_ < writing_.size() || !out_.empty()) {
+    Write();
+  } else {
+    UpdateTimer(true);
+  }
+  if (auto exchange = exchange_) exchange->Taken();
   MaybeClose();
 }
 

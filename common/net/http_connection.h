@@ -36,6 +36,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
                  const HttpServerOptions& options, ServerSide server);
 
   void Start();
+  // Instead of Start(): answers with `error`, whatever is asked, and closes.
+  void Refuse(const HttpError& error);
   // Closes when the request being answered, if any, is done.
   void Stop();
   // Closes now; a request being answered is told `reason`.
@@ -58,7 +60,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool CheckHead();
   void BeginExchange();
   void AnswerAndClose(const HttpResponse& response);
-  void SendResponse(const HttpResponse& response, bool with_body);
+  // `head` is null where none was read.
+  void SendResponse(HttpResponse response, const HttpRequest* head);
+  void AddCommonHeaders(HttpResponse& response, const HttpRequest& head);
   void ExchangeDone();
 
   void Send(std::string_view bytes);

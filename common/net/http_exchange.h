@@ -1,11 +1,13 @@
 // What a server shows to its handlers: one request and its answer, free of sockets.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/net/http_message.h"
 
@@ -38,6 +40,12 @@ class HttpExchange {
   virtual void WriteEvent(std::string_view event) = 0;
   virtual void EndStream() = 0;
 
+  // Of what was written: bytes that the client's socket has not taken yet.
+  virtual std::size_t unsent_bytes() const = 0;
+  // `taken` is called when the socket has taken some, never inside another call of this object.
+  // Dropped after the answer.
+  virtual void OnTaken(std::function<void()> taken) = 0;
+
   // `gone` is called once, never inside another call of this object, if the client leaves before
   // the answer is complete. Dropped after the answer.
   virtual void OnGone(std::function<void(GoneReason)> gone) = 0;
@@ -55,6 +63,8 @@ class HttpHandler {
   virtual void Handle(HttpExchangePtr exchange) = 0;
   // The answer to bytes that are no request, or that exceed a limit.
   virtual HttpResponse Refuse(const HttpError& error) = 0;
+  // Headers that every answer to this request carries, whoever gives it.
+  virtual std::vector<HttpHeader> CommonHeaders(const HttpRequest&) { return {}; }
 };
 
 }  // namespace tandem::net

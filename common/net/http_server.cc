@@ -1,8 +1,12 @@
 #include "common/net/http_server.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/ip/tcp.hpp>
+#include <map>
 #include <memory>
-#include <unordered_set>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "common/net/http_connection.h"
@@ -14,6 +18,24 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
+// Connections being told that their address has too many; beyond them they are just closed.
+constexpr std::size_t kRefusingMax = 64;
+
+// Who counts as one client: an address, or an IPv6 network.
+std::string ClientOf(const tcp::socket& socket) {
+  error_code ec;
+  const auto endpoint = socket.remote_endpoint(ec);
+  if (ec) return "unknown";
+  const auto address = endpoint.address();
+  if (address.is_v4()) return address.to_string();
+  const auto v6 = address.to_v6();
+  if (v6.is_v4_mapped()) {
+    return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, v6).to_string();
+  }
+  const auto bytes = v6.to_bytes();
+  return std::string(bytes.begin(), bytes.begin() + 8);
+}
+
 // Shared by the server and the operations in flight.
 struct State : std::enable_shared_from_this<State> {
   State(const Strand& s, HttpHandler& h, const HttpServerOptions& o)
@@ -23,7 +45,7 @@ struct State : std::enable_shared_from_this<State> {
   void OnAccepted(const error_code& ec, tcp::socket socket);
   void Ended(const std::shared_ptr<HttpConnection>& connection);
   void MaybeStopped();
-  bool Full() const { return connections.size() >= options.max_connections; }
+  bool Full() const { return connections.size() - refusing >= options.max_connections; }
   // Of those between requests; null: all answer one, or wait for their first.
   std::shared_ptr<HttpConnection> LongestIdle() const;
 
@@ -36,12 +58,16 @@ struct State : std::enable_shared_from_this<State> {
   bool accepting = false;  // an accept is outstanding
   bool stopping = false;
   Closure stopped;
-  std::unordered_set<std::shared_ptr<HttpConnection>> connections;
+  // Each with its client; empty: it is being refused.
+  std::unordered_map<std::shared_ptr<HttpConnection>, std::string> connections;
+  std::map<std::string, std::size_t> per_client;  // connections, at least one
+  std::size_t refusing = 0;
+  std::size_t refused = 0;
 };
 
 std::shared_ptr<HttpConnection> State::LongestIdle() const {
   std::shared_ptr<HttpConnection> longest;
-  for (const auto& connection : connections) {
+  for (const auto& [connection, client] : connections) {
     if (connection->idle_since() == kNever) continue;
     if (!longest || connection->idle_since() < longest->idle_since()) longest = connection;
   }
@@ -72,6 +98,16 @@ void State::OnAccepted(const error_code& ec, tcp::socket socket) {
     });
     return;
   }
+  std::string client = ClientOf(socket);
+  auto of_client = per_client.find(client);
+  const bool too_many =
+      of_client != per_client.end() && of_client->second >= options.max_connections_per_address;
+  if (too_many) ++refused;
+  if (too_many && refusing >= kRefusingMax) {
+    error_code ignored;
+    socket.close(ignored);
+    return Accept();
+  }
   auto slot = std::make_shared<std::weak_ptr<HttpConnection>>();  // filled below
   HttpConnection::ServerSide server;
   server.ended = [weak = weak_from_this(), slot] {
@@ -92,13 +128,28 @@ void State::OnAccepted(const error_code& ec, tcp::socket socket) {
   auto connection = std::make_shared<HttpConnection>(std::move(socket), strand, handler, options,
                                                      std::move(server));
   *slot = connection;
-  connections.insert(connection);
-  connection->Start();
+  if (too_many) {
+    ++refusing;
+    connections.emplace(connection, "");
+    connection->Refuse(
+        {429, fmt::format("{} connections from one address are open, the limit is {}",
+                          of_client->second, options.max_connections_per_address)});
+  } else {
+    ++per_client[client];
+    connections.emplace(connection, std::move(client));
+    connection->Start();
+  }
   Accept();
 }
 
 void State::Ended(const std::shared_ptr<HttpConnection>& connection) {
-  connections.erase(connection);
+  if (auto ended = connections.extract(connection); !ended.empty()) {
+    if (ended.mapped().empty()) {
+      --refusing;
+    } else if (--per_client[ended.mapped()] == 0) {
+      per_client.erase(ended.mapped());
+    }
+  }
   Accept();
   MaybeStopped();
 }
@@ -117,8 +168,9 @@ class Server : public HttpServer {
 
   HostPort address() const override { return state_->address; }
   HttpServerCounts counts() const override {
-    HttpServerCounts counts{.connections = state_->connections.size()};
-    for (const auto& connection : state_->connections) counts.exchanges += connection->answering();
+    HttpServerCounts counts{.connections = state_->connections.size(), .refused = state_->refused};
+    for (const auto& [connection, client] : state_->connections)
+      counts.exchanges += connection->answering();
     return counts;
   }
 
@@ -126,14 +178,14 @@ class Server : public HttpServer {
     state_->stopped = std::move(stopped);
     CloseAcceptor();
     auto connections = state_->connections;
-    for (const auto& connection : connections) connection->Stop();
+    for (const auto& [connection, client] : connections) connection->Stop();
     state_->strand.Post([state = state_] { state->MaybeStopped(); });
   }
 
   void Close() override {
     CloseAcceptor();
     auto connections = state_->connections;
-    for (const auto& connection : connections) connection->Close(GoneReason::kStopped);
+    for (const auto& [connection, client] : connections) connection->Close(GoneReason::kStopped);
   }
 
  private:

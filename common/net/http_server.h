@@ -37,6 +37,8 @@ struct HttpServerOptions {
   // At this number answers are the last of their connections and idle ones are closed, the longest
   // idle first; further ones wait in the kernel's queue while every connection is busy.
   std::size_t max_connections = 1024;
+  // From one address (IPv6: one /64 network); further ones are answered 429 and closed.
+  std::size_t max_connections_per_address = 1024;
   std::size_t max_unsent_bytes = 1 << 20;      // of a stream; more: the client is too slow
   std::size_t max_pipelined_bytes = 64 << 10;  // read ahead while a request is being answered
 };
@@ -44,6 +46,7 @@ struct HttpServerOptions {
 struct HttpServerCounts {
   std::size_t connections = 0;  // open now
   std::size_t exchanges = 0;    // being answered now
+  std::size_t refused = 0;      // of an address that has too many, since the start
 };
 
 class HttpServer {

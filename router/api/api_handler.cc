@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "router/api/request_id.h"
@@ -23,8 +25,12 @@ std::string_view ContentType(const net::HttpRequest& head) {
 }  // namespace
 
 ApiHandler::ApiHandler(const CallContext& context, const ApiKeys& keys,
-                       const metrics::Registry& registry, std::string version)
-    : context_(context), keys_(keys), registry_(registry), version_(std::move(version)) {}
+                       const metrics::Registry& registry, std::string version, CorsPolicy cors)
+    : context_(context),
+      keys_(keys),
+      registry_(registry),
+      version_(std::move(version)),
+      cors_(std::move(cors)) {}
 
 ApiHandler::Route ApiHandler::RouteOf(std::string_view path) {
   if (path == "/v1/chat/completions") return Route::kChat;
@@ -44,6 +50,8 @@ std::string_view ApiHandler::MethodOf(Route route) {
 
 std::optional<ApiError> ApiHandler::Judge(const net::HttpRequest& head) const {
   const Route route = RouteOf(head.path);
+  const bool preflight = head.method == "OPTIONS" && route != Route::kNone;
+  if (preflight) return std::nullopt;  // a browser asks without the key
   if (route != Route::kLive && !keys_.Allow(head)) {
     return ApiError{.status = 401,
                     .message = "no valid API key: send Authorization: Bearer KEY",
@@ -70,8 +78,22 @@ std::optional<ApiError> ApiHandler::Judge(const net::HttpRequest& head) const {
   if (head.method == "POST") {
     auto timeout = RequestTimeoutOf(head, context_.deadline);
     if (ApiError* error = std::get_if<ApiError>(&timeout)) return std::move(*error);
+    return JudgeLoad(head);
   }
   return std::nullopt;
+}
+
+std::optional<ApiError> ApiHandler::JudgeLoad(const net::HttpRequest& head) const {
+  const std::string_view length = head.Header("content-length");
+  std::size_t bytes = 0;
+  std::from_chars(length.data(), length.data() + length.size(), bytes);
+  const bool large = length.empty() || bytes > context_.inline_bytes;  // or in chunks
+  if (!large) return std::nullopt;
+  const Status admitted = context_.backend.Admission();
+  if (!absl::IsResourceExhausted(admitted)) return std::nullopt;
+  ApiError error = FromStatus(admitted);
+  error.retry_after_s = static_cast<int>(std::ceil(ToSeconds(context_.backend.RetryAfter())));
+  return error;
 }
 
 std::optional<net::HttpResponse> ApiHandler::Check(const net::HttpRequest& head) {
@@ -91,11 +113,20 @@ net::HttpResponse ApiHandler::Refuse(const net::HttpError& error) {
   ApiError answer{.status = error.status, .message = error.message, .code = "bad_request"};
   if (error.status == 413) answer.code = "too_large";
   answer.should_retry = error.status == 408;
+  if (error.status == 429) {  // as soon as the client has closed one
+    answer.code = "too_many_connections";
+    answer.should_retry = true;
+    answer.retry_after_s = 1;
+  }
   return answer.ToResponse();
 }
 
 void ApiHandler::Handle(net::HttpExchangePtr exchange) {
   const Route route = RouteOf(exchange->request().path);
+  if (exchange->request().method == "OPTIONS") {
+    const std::string methods = fmt::format("{}, OPTIONS", MethodOf(route));
+    return exchange->Respond(cors_.Preflight(exchange->request(), methods));
+  }
   if (route == Route::kChat) {
     return CompletionCall::Start(context_, CompletionKind::kChat, std::move(exchange));
   }

@@ -11,6 +11,7 @@
 #include "router/api/api_error.h"
 #include "router/api/api_keys.h"
 #include "router/api/completion_call.h"
+#include "router/api/cors.h"
 
 namespace tandem::router {
 
@@ -18,11 +19,14 @@ class ApiHandler : public net::HttpHandler {
  public:
   // All must outlive the handler.
   ApiHandler(const CallContext& context, const ApiKeys& keys, const metrics::Registry& registry,
-             std::string version);
+             std::string version, CorsPolicy cors = CorsPolicy({}));
 
   std::optional<net::HttpResponse> Check(const net::HttpRequest& head) override;
   void Handle(net::HttpExchangePtr exchange) override;
   net::HttpResponse Refuse(const net::HttpError& error) override;
+  std::vector<net::HttpHeader> CommonHeaders(const net::HttpRequest& head) override {
+    return cors_.Headers(head);
+  }
 
  private:
   enum class Route {
@@ -40,6 +44,8 @@ class ApiHandler : public net::HttpHandler {
   static std::string_view MethodOf(Route route);
 
   std::optional<ApiError> Judge(const net::HttpRequest& head) const;
+  // A large body is not read when its request would be refused.
+  std::optional<ApiError> JudgeLoad(const net::HttpRequest& head) const;
   net::HttpResponse Answer(Route route, const net::HttpRequest& request) const;
   net::HttpResponse Health() const;
   net::HttpResponse Models() const;
@@ -50,6 +56,7 @@ class ApiHandler : public net::HttpHandler {
   const ApiKeys& keys_;
   const metrics::Registry& registry_;
   const std::string version_;
+  const CorsPolicy cors_;
 };
 
 }  // namespace tandem::router

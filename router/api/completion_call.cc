@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/log/log.h"
@@ -12,6 +13,9 @@
 
 namespace tandem::router {
 namespace {
+
+// More than this unsent: the client reads slower than the node speaks, which then has to wait.
+constexpr std::size_t kUnsentMax = 16 << 10;
 
 ApiError ContextExceeded(std::string_view param, std::string message) {
   return ApiError{.status = 400,
@@ -53,6 +57,9 @@ void CompletionCall::Run() {
   auto timeout = RequestTimeoutOf(exchange_->request(), context_.deadline);
   if (const ApiError* error = std::get_if<ApiError>(&timeout)) return Fail(*error);
   deadline_ = Deadline::After(times_.received, std::get<Duration>(timeout));
+  exchange_->OnTaken([weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->GrantTaken();
+  });
   std::string body = exchange_->TakeBody();
   if (body.size() <= context_.inline_bytes) {
     return OnPrepared(Prepare(context_.model, body, kind_));
@@ -65,7 +72,7 @@ void CompletionCall::Run() {
           self->OnPrepared(std::move(prepared));
         });
       });
-  if (!taken) Fail(FromStatus(ResourceExhausted("too many long prompts wait to be read")));
+  if (!taken) Refuse(ResourceExhausted("too many long prompts wait to be read"));
 }
 
 ApiResult<CompletionCall::Prepared> CompletionCall::Prepare(const ServedModel& model,
@@ -164,7 +171,7 @@ void CompletionCall::Begin(Prepared prepared) {
                         .params = std::get<sequence::SamplingParams>(std::move(params)),
                         .deadline = deadline_};
   auto id = context_.backend.Submit(std::move(generation), shared_from_this());
-  if (!id.ok()) return Fail(FromStatus(id.status()));
+  if (!id.ok()) return Refuse(id.status());
   id_ = *id;
   probe_.prompt_tokens.Increment(usage_.prompt.value());
 }
@@ -186,6 +193,13 @@ void CompletionCall::OnTokens(Position first, std::span<const TokenId> tokens) {
     }
   }
   if (request_.stream) SendText();
+  not_taken_ += static_cast<std::int32_t>(tokens.size());
+  GrantTaken();
+}
+
+void CompletionCall::GrantTaken() {
+  if (!id_ || not_taken_ == 0 || exchange_->unsent_bytes() > kUnsentMax) return;
+  context_.backend.Consumed(*id_, std::exchange(not_taken_, 0));
 }
 
 void CompletionCall::SendHeaders() {
@@ -243,6 +257,15 @@ void CompletionCall::FinishStream(std::string_view reason, const Bill& bill) {
   if (request_.include_usage) exchange_->WriteEvent(format_->UsageEvent(usage_, timings));
   exchange_->WriteEvent(kDoneEvent);
   exchange_->EndStream();
+}
+
+// Not begun: says when to come again.
+void CompletionCall::Refuse(const Status& status) {
+  ApiError error = FromStatus(status);
+  if (error.status == 429) {
+    error.retry_after_s = static_cast<int>(std::ceil(ToSeconds(context_.backend.RetryAfter())));
+  }
+  Fail(error);
 }
 
 void CompletionCall::Fail(const ApiError& error) {

@@ -65,10 +65,13 @@ class CompletionCall : public GenerationSink, public std::enable_shared_from_thi
   ApiResult<sequence::SamplingParams> MakeParams(std::size_t prompt_tokens) const;
   void Begin(Prepared prepared);
   void OnGone();
+  // Lets the node go on as far as the client's socket took what came.
+  void GrantTaken();
   void SendHeaders();
   void SendText();
   void FinishStream(std::string_view reason, const Bill& bill);
   void Fail(const ApiError& error);
+  void Refuse(const Status& status);
   std::string_view endpoint() const;
 
   const CallContext& context_;
@@ -83,7 +86,8 @@ class CompletionCall : public GenerationSink, public std::enable_shared_from_thi
   Deadline deadline_;
   RequestTimes times_;
   Usage usage_;
-  std::string text_;  // not sent yet; all of it where nothing is streamed
+  std::string text_;            // not sent yet; all of it where nothing is streamed
+  std::int32_t not_taken_ = 0;  // positions that the node got no credit for yet
   bool headers_sent_ = false;
   bool first_ = true;     // no event was sent yet
   bool stopped_ = false;  // a stop string is complete

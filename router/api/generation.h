@@ -2,6 +2,7 @@
 // RouterService is the real one. All calls and callbacks on one strand.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,13 @@ class GenerationBackend {
   // A stop string is complete with `position`. → OnFinished(kStop)
   virtual void StopMatched(handoff::RequestId request, Position position) = 0;
 
+  // The client's socket took the text of so many positions more: the node may send as many.
+  virtual void Consumed(handoff::RequestId request, std::int32_t positions) = 0;
+
+  // Whether Submit() would take another request now. Errors: as there.
+  virtual Status Admission() const = 0;
+  // For a refused request: after how long to come again.
+  virtual Duration RetryAfter() const = 0;
   // A pair of nodes is usable.
   virtual bool ready() const = 0;
   // Prompt and generated tokens together, of the largest request that the nodes take now.

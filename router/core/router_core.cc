@@ -1,6 +1,7 @@
 #include "router/core/router_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -50,7 +51,7 @@ void RouterCore::Impl::Apply(Time now, Request& request, const Machine::Outcome&
     Requeue(now, request, outcome.counted, cause, out);
   } else if (outcome.kind == Kind::kEnded) {
     ShowFailOver(now, request, false, out);
-    Finish(request, out);
+    Finish(now, request, out);
   }
 }
 
@@ -79,7 +80,8 @@ void RouterCore::Impl::Requeue(Time now, Request& request, bool counted, const C
   dispatch_wanted_ = true;
 }
 
-void RouterCore::Impl::Finish(Request& request, Actions& out) {
+void RouterCore::Impl::Finish(Time now, Request& request, Actions& out) {
+  completions_.Observe(now);
   Uncount(request);
   RetryIsUnderWay(request, false);
   const Machine& machine = request.machine;
@@ -182,15 +184,9 @@ Status RouterCore::Impl::Submit(Time now, RequestSpec spec, Actions& out) {
     return InvalidArgument("the prompt has no tokens");
   }
   TANDEM_RETURN_IF_ERROR(spec.params.Validate());
-  if (requests_.size() >= static_cast<std::size_t>(config_.requests_max)) {
+  if (Status admitted = Admission(); !admitted.ok()) {
     ++counters_.refused;
-    return ResourceExhausted("{} requests are unfinished, the limit is {}", requests_.size(),
-                             config_.requests_max);
-  }
-  if (waiting_.size() >= static_cast<std::size_t>(config_.queued_max)) {
-    ++counters_.refused;
-    return ResourceExhausted("{} requests wait for a node, the limit is {}", waiting_.size(),
-                             config_.queued_max);
+    return admitted;
   }
   last_number_ = spec.id.number;
   ++counters_.submitted;
@@ -203,6 +199,42 @@ Status RouterCore::Impl::Submit(Time now, RequestSpec spec, Actions& out) {
   waiting_.AddNew(last_number_);
   Dispatch(now, out);
   return OkStatus();
+}
+
+Status RouterCore::Impl::Admission() const {
+  if (stopping_) return Cancelled("the router is stopping");
+  if (requests_.size() >= static_cast<std::size_t>(config_.requests_max)) {
+    return ResourceExhausted("{} requests are unfinished, the limit is {}", requests_.size(),
+                             config_.requests_max);
+  }
+  if (waiting_.size() >= static_cast<std::size_t>(config_.queued_max)) {
+    return ResourceExhausted("{} requests wait for a node, the limit is {}", waiting_.size(),
+                             config_.queued_max);
+  }
+  return OkStatus();
+}
+
+Duration RouterCore::Impl::RetryAfter(Time now) const {
+  constexpr double kLeast = 1;
+  constexpr double kMost = 60;
+  double seconds = 5;  // nothing is known
+  if (const double rate = completions_.PerSecond(now); rate > 0) {
+    const auto ahead = std::count_if(requests_.begin(), requests_.end(), [](const auto& entry) {
+      return entry.second.bill.first_token == Time{};
+    });
+    seconds = static_cast<double>(ahead + 1) / rate;
+  } else {
+    double work = 0;  // of the prompts that wait there, by the nodes' own fits
+    std::int32_t workers = 0;
+    for (const auto& [id, node] : nodes_.nodes()) {
+      if (node.hello.role != handoff::Role::kPrefill || node.load.fit.per_token_s <= 0) continue;
+      work += node.load.fit.per_token_s * node.load.queued_tokens.value();
+      ++workers;
+    }
+    if (workers > 0) seconds = work / workers;
+  }
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::clamp(std::ceil(seconds), kLeast, kMost)));
 }
 
 void RouterCore::Impl::Dispatch(Time now, Actions& out) {
@@ -359,6 +391,8 @@ void RouterCore::DrainNode(Time now, NodeId node, Duration budget, Actions& out)
 void RouterCore::Stop(Time now, const Status& reason, Actions& out) {
   impl_->Stop(now, reason, out);
 }
+Status RouterCore::Admission() const { return impl_->Admission(); }
+Duration RouterCore::RetryAfter(Time now) const { return impl_->RetryAfter(now); }
 void RouterCore::OnTime(Time now, Actions& out) { impl_->OnTime(now, out); }
 Time RouterCore::NextDeadline() const { return impl_->NextDeadline(); }
 bool RouterCore::ready() const { return impl_->ready(); }

@@ -112,6 +112,12 @@ class RouterCore {
   // The client's stream has room for as many more positions: becomes Credit for the decode node.
   void ClientConsumed(Time now, handoff::RequestId request, std::int32_t positions, Actions& out);
 
+  // Whether Submit() would take another request. Errors: as there.
+  Status Admission() const;
+  // After how long a request that was refused would probably begin, by what waits and how many
+  // requests ended per second lately; 1 s … 60 s.
+  Duration RetryAfter(Time now) const;
+
   // Asks a node to finish what it has and to take nothing new.
   void DrainNode(Time now, handoff::NodeId node, Duration budget, Actions& out);
   // Takes no more requests; cancels all with `reason` (not OK).

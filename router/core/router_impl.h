@@ -10,6 +10,7 @@
 
 #include "common/handoff/deadline_queue.h"
 #include "common/handoff/request_machine.h"
+#include "router/core/completion_rate.h"
 #include "router/core/node_table.h"
 #include "router/core/router_core.h"
 #include "router/core/waiting_room.h"
@@ -28,6 +29,8 @@ class RouterCore::Impl {
   void ClientConsumed(handoff::RequestId id, std::int32_t positions, Actions& out);
   void DrainNode(Time now, handoff::NodeId node, Duration budget, Actions& out);
   void Stop(Time now, const Status& reason, Actions& out);
+  Status Admission() const;
+  Duration RetryAfter(Time now) const;
   void OnTime(Time now, Actions& out);
 
   Time NextDeadline() const;
@@ -103,7 +106,7 @@ class RouterCore::Impl {
   void Apply(Time now, Request& request, const Machine::Outcome& outcome, const Cause& cause,
              Actions& out);
   void Requeue(Time now, Request& request, bool counted, const Cause& cause, Actions& out);
-  void Finish(Request& request, Actions& out);
+  void Finish(Time now, Request& request, Actions& out);
   void Deliver(Time now, Request& request, Position first, Actions& out);
   // The attempt after `request.left` came to something.
   void ShowFailOver(Time now, Request& request, bool resumed, Actions& out);
@@ -129,6 +132,7 @@ class RouterCore::Impl {
   std::int32_t retries_under_way_ = 0;
   bool dispatch_wanted_ = false;
   Time no_pair_since_{};
+  CompletionRate completions_;
   handoff::DeadlineQueue<std::uint64_t> deadlines_;
   std::vector<Send> sends_;  // scratch
   RouterStats counters_;

@@ -437,6 +437,69 @@ TEST_F(HttpServerTest, AFullServerSaysThatItCloses) {
   }
 }
 
+TEST_F(HttpServerTest, AnAddressWithTooManyConnectionsIsTold) {
+  HttpServerOptions options;
+  options.max_connections_per_address = 2;
+  Open(options);
+  Client first(port());
+  Client second(port());
+  for (Client* client : {&first, &second}) {
+    client->Send("GET /echo1 HTTP/1.1\r\n\r\n");
+    client->ReadTo("/echo1 ");
+  }
+  Client third(port());
+  third.Send("GET /echo2 HTTP/1.1\r\n\r\n");
+  const std::string refusal = third.ReadTo("the limit is 2");
+  EXPECT_TRUE(refusal.starts_with("HTTP/1.1 429 ")) << refusal;
+  EXPECT_NE(refusal.find("connection: close"), std::string::npos) << refusal;
+  third.Close();
+  OnStrand([&] { EXPECT_EQ(server_->counts().refused, 1u); });
+  first.Close();  // makes room for another
+  std::string answer;
+  while (!answer.starts_with("HTTP/1.1 200")) {
+    Client fourth(port());
+    fourth.Send("GET /echo4 HTTP/1.1\r\nconnection: close\r\n\r\n");
+    answer = fourth.ReadAll();
+  }
+}
+
+TEST_F(HttpServerTest, RefusedConnectionsTakeNoPlaceOfOthers) {
+  HttpServerOptions options;
+  options.max_connections = 2;
+  options.max_connections_per_address = 1;
+  Open(options);
+  Client kept(port());
+  kept.Send("GET /echo1 HTTP/1.1\r\n\r\n");
+  kept.ReadTo("/echo1 ");
+  std::deque<Client> refused;
+  for (int i = 0; i < 100; ++i) refused.emplace_back(port());
+  for (Client& client : refused) client.ReadAll();
+  OnStrand([&] { EXPECT_EQ(server_->counts().refused, 100u); });
+  refused.clear();
+  kept.Send("GET /echo2 HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(kept.ReadTo("/echo2 ").starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, TellsWhatTheSocketHasTaken) {
+  Open();
+  Client client(port(), 4096);
+  client.Send("POST /wait HTTP/1.1\r\n\r\n");
+  HttpExchangePtr exchange = handler_.NextWaiting();
+  const std::string event(500'000, 'x');
+  std::promise<void> taken;
+  OnStrand([&] {
+    exchange->StartStream({.content_type = "text/event-stream"});
+    exchange->OnTaken([&, told = false]() mutable {
+      if (exchange->unsent_bytes() == 0 && !std::exchange(told, true)) taken.set_value();
+    });
+    exchange->WriteEvent(event);
+    EXPECT_GE(exchange->unsent_bytes(), event.size());
+  });
+  client.ReadTo(event);
+  taken.get_future().wait();
+  OnStrand([&] { exchange->EndStream(); });
+}
+
 TEST_F(HttpServerTest, TwoServersCannotShareAPort) {
   Open();
   auto second = HttpServer::Open(io_, strand_, {"127.0.0.1", port()}, handler_, {});

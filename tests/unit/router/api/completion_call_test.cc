@@ -5,6 +5,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 #include <future>
+#include <map>
 
 #include "router/api/api_handler.h"
 #include "tests/testing/test_tokenizer.h"
@@ -301,6 +302,105 @@ TEST_F(CompletionCallTest, FailuresBeforeTextAreAStatus) {
   backend_.refuse = OkStatus();
   backend_.refuse = Unavailable("no pair was usable for 10 s");
   EXPECT_EQ(Text("")->response->status, 503);
+}
+
+TEST_F(CompletionCallTest, ARefusalSaysWhenToComeAgain) {
+  backend_.refuse = ResourceExhausted("8 requests are unfinished, the limit is 8");
+  backend_.retry_after = std::chrono::milliseconds(12'300);
+  const auto header = [](const net::HttpResponse& response, std::string_view name) {
+    for (const net::HttpHeader& h : response.headers) {
+      if (h.name == name) return h.value;
+    }
+    return std::string();
+  };
+  const net::HttpResponse refused = *Text("")->response;
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(header(refused, "retry-after"), "13");
+  EXPECT_EQ(header(refused, "x-should-retry"), "") << "a retry may help";
+
+  // A large body is refused before it is read; a small one is cheaper read than cut off.
+  net::HttpRequest head;
+  head.method = "POST";
+  head.path = "/v1/completions";
+  head.headers = {{"content-length", "20000000"}};
+  const auto early = handler_.Check(head);
+  ASSERT_TRUE(early.has_value());
+  EXPECT_EQ(early->status, 429);
+  EXPECT_EQ(header(*early, "retry-after"), "13");
+  head.headers = {{"transfer-encoding", "chunked"}};
+  EXPECT_TRUE(handler_.Check(head).has_value());
+  head.headers = {{"content-length", "200"}};
+  EXPECT_FALSE(handler_.Check(head).has_value());
+  backend_.refuse = OkStatus();
+  head.headers = {{"content-length", "20000000"}};
+  EXPECT_FALSE(handler_.Check(head).has_value());
+}
+
+TEST_F(CompletionCallTest, TheNodeGetsCreditForWhatTheClientsSocketTook) {
+  auto exchange = Text(R"(,"stream":true)");
+  backend_.Give(Bytes("Hi"));
+  EXPECT_EQ(backend_.consumed, 2);
+  exchange->unsent = 100'000;  // the client reads slowly
+  backend_.Give(Bytes("abc"));
+  EXPECT_EQ(backend_.consumed, 2);
+  exchange->unsent = 50'000;
+  backend_.Give(Bytes("d"));
+  EXPECT_EQ(backend_.consumed, 2);
+  exchange->Take();
+  EXPECT_EQ(backend_.consumed, 6);
+  exchange->Take();
+  EXPECT_EQ(backend_.consumed, 6) << "once";
+  backend_.Finish(sequence::FinishReason::kLength);
+  EXPECT_EQ(Joined(*exchange), "Hiabcd");
+}
+
+TEST_F(CompletionCallTest, ABrowserAsksWithoutAKeyAndLearnsWhoMay) {
+  const ApiKeys keys({"secret"});
+  ApiHandler handler(context_, keys, registry_, "0.0.1", CorsPolicy({"https://app.example"}));
+  const auto ask = [&](std::string_view origin) {
+    net::HttpRequest request;
+    request.method = "OPTIONS";
+    request.path = "/v1/chat/completions";
+    request.headers = {{"origin", std::string(origin)},
+                       {"access-control-request-method", "POST"},
+                       {"access-control-request-headers", "authorization,x-custom"}};
+    EXPECT_FALSE(handler.Check(request).has_value());
+    auto exchange = std::make_shared<FakeExchange>(request);
+    handler.Handle(exchange);
+    std::map<std::string, std::string> headers;
+    EXPECT_EQ(exchange->response->status, 200);
+    for (const auto& h : exchange->response->headers) headers[h.name] = h.value;
+    for (const auto& h : handler.CommonHeaders(request)) headers[h.name] = h.value;
+    return headers;
+  };
+  auto allowed = ask("https://app.example");
+  EXPECT_EQ(allowed["access-control-allow-origin"], "https://app.example");
+  EXPECT_EQ(allowed["access-control-allow-methods"], "POST, OPTIONS");
+  EXPECT_EQ(allowed["access-control-allow-headers"], "authorization,x-custom");
+  EXPECT_EQ(allowed["vary"], "origin");
+  auto other = ask("https://evil.example");
+  EXPECT_EQ(other.count("access-control-allow-origin"), 0u);
+  EXPECT_EQ(other.count("access-control-allow-methods"), 0u);
+
+  net::HttpRequest post;
+  post.method = "POST";
+  post.path = "/v1/completions";
+  EXPECT_EQ(handler.Check(post)->status, 401) << "the request itself needs the key";
+  post.method = "OPTIONS";
+  post.path = "/nothing/here";
+  EXPECT_TRUE(handler.Check(post).has_value());
+}
+
+TEST_F(CompletionCallTest, WithoutOriginsNoPageMay) {
+  net::HttpRequest request;
+  request.headers = {{"origin", "https://app.example"}};
+  EXPECT_TRUE(handler_.CommonHeaders(request).empty());
+  EXPECT_EQ(CorsPolicy({"*"}).Headers(request)[0].value, "*");
+  EXPECT_TRUE(CorsPolicy::CheckOrigin("*").ok());
+  EXPECT_TRUE(CorsPolicy::CheckOrigin("http://localhost:3000").ok());
+  for (const char* wrong : {"", "app.example", "https://", "https://a/b", "https://a b", "://a"}) {
+    EXPECT_FALSE(CorsPolicy::CheckOrigin(wrong).ok()) << wrong;
+  }
 }
 
 TEST_F(CompletionCallTest, ARequestIsTakenWhileNoPairIsUsable) {

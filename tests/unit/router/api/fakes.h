@@ -38,6 +38,8 @@ class FakeExchange : public net::HttpExchange {
     if (!gone) events.emplace_back(event);
   }
   void EndStream() override { done = !gone; }
+  std::size_t unsent_bytes() const override { return unsent; }
+  void OnTaken(std::function<void()> call) override { on_taken_ = std::move(call); }
   void OnGone(std::function<void(net::GoneReason)> call) override { on_gone_ = std::move(call); }
 
   void Leave() {
@@ -45,6 +47,13 @@ class FakeExchange : public net::HttpExchange {
     if (on_gone_) std::exchange(on_gone_, nullptr)(net::GoneReason::kDisconnected);
   }
 
+  // The socket took what was written.
+  void Take() {
+    unsent = 0;
+    on_taken_();
+  }
+
+  std::size_t unsent = 0;
   std::optional<net::HttpResponse> response;
   std::vector<std::string> events;
   bool streamed = false;
@@ -54,6 +63,7 @@ class FakeExchange : public net::HttpExchange {
  private:
   net::HttpRequest request_;
   std::function<void(net::GoneReason)> on_gone_;
+  std::function<void()> on_taken_;
 };
 
 // Keeps what was submitted; the test says which tokens come. Like the real one it answers
@@ -88,6 +98,9 @@ class FakeBackend : public GenerationBackend {
     stopped_at = position;
     stop_request_ = request;
   }
+  void Consumed(handoff::RequestId, std::int32_t positions) override { consumed += positions; }
+  Status Admission() const override { return refuse; }
+  Duration RetryAfter() const override { return retry_after; }
   bool ready() const override { return is_ready; }
   TokenCount context() const override { return TokenCount(64); }
   std::string HealthJson() const override { return R"({"status":"fake"})"; }
@@ -113,6 +126,8 @@ class FakeBackend : public GenerationBackend {
   }
 
   bool is_ready = true;
+  std::int32_t consumed = 0;  // positions
+  Duration retry_after = std::chrono::seconds(1);
   Status refuse;
   TokenCount cached{0};
   std::vector<Running> running;
