@@ -72,6 +72,7 @@ Workload::Client Workload::Draw(std::int32_t index) {
   router::RequestSpec& spec = client.spec;
   spec.model_instance = model_instance_;
   spec.params.seed = random_.Next();
+  if (spec.params.seed >> 48 == kPoisonSeed >> 48) spec.params.seed <<= 1;  // not by chance
   for (const Fault& fault : options_.faults) {
     if (fault.kind != FaultKind::kPoison || fault.target != fmt::format("request-{}", index)) {
       continue;
