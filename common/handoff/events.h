@@ -45,7 +45,11 @@ inline constexpr TokenCount kHeadroom{64};
 inline constexpr std::uint32_t kCreditWindow = 256;  // positions a sink may send unasked
 inline constexpr Placement kPlacementsMax{3};
 inline constexpr std::int32_t kFruitlessAttemptsMax = 3;
-inline constexpr std::int32_t kDeathsMax = 3;
+// A request is given up as poison when so many nodes died holding it. After the first of them it is
+// tried alone: whoever was beside a poison request, or beside others when an operator killed nodes,
+// does not die with them.
+inline constexpr std::int32_t kDeathsMax = 4;
+inline constexpr std::int32_t kDeathsShared = 2;
 // A node that seems to have died may only have been cut off: the same life is back within this
 // time.
 inline constexpr Duration kVerdictWait = std::chrono::seconds(1);

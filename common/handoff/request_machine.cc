@@ -216,6 +216,12 @@ bool RequestMachine::suspected() const {
          delivered().value() - deaths_.front().at.value() < kPoisonProgress;
 }
 
+bool RequestMachine::must_be_alone() const {
+  constexpr std::size_t kShared{kDeathsShared};
+  return !finished() && deaths_.size() >= kShared &&
+         delivered().value() - deaths_[deaths_.size() - kShared].at.value() < kPoisonProgress;
+}
+
 RequestMachine::Outcome RequestMachine::GiveUpAsPoison(std::vector<Send>& out) {
   return Fail(Internal("{} nodes died while they worked on this request", kDeathsMax), out);
 }

@@ -71,6 +71,9 @@ class RequestMachine {
   // Queued, and kDeathsMax nodes seem to have died holding it, with little progress: it starts only
   // if one of them comes back within kVerdictWait. Otherwise: GiveUpAsPoison.
   bool suspected() const;
+  // Several nodes died holding it, with little progress: it may be poison, or was only beside it.
+  // It is tried on nodes that hold no other such request, so that further deaths tell which.
+  bool must_be_alone() const;
   Outcome GiveUpAsPoison(std::vector<Send>& out);
   // The client left or a stop string matched (`status` OK): no position goes out any more.
   Outcome End(const Status& status, std::vector<Send>& out);

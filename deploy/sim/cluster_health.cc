@@ -78,8 +78,15 @@ bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
       return client.short_deadline || LongestHealth(client.arrives) < kEnoughHealth;
     case absl::StatusCode::kResourceExhausted:  // 429, or no node is large enough
       return CountIn(FaultKind::kFullQueue) + CountIn(FaultKind::kFewBlocks) > 0;
-    case absl::StatusCode::kInternal:  // its workers died under it
-      return DeathsSince(client.arrives) >= handoff::kDeathsMax;
+    case absl::StatusCode::kInternal: {  // its workers died under it
+      const std::int32_t deaths = DeathsSince(client.arrives);
+      const std::uint64_t seed = client.spec.params.seed;
+      const bool poison = Poisons(seed, Role::kPrefill) || Poisons(seed, Role::kDecode);
+      // Who was beside the one poison request does not go on dying with it.
+      const bool beside = !poison && CountIn(FaultKind::kPoison) == 1;
+      const std::int32_t alone = beside ? deaths - world_.poison_kills() : deaths;
+      return deaths >= handoff::kDeathsMax && alone >= handoff::kDeathsMax - handoff::kDeathsShared;
+    }
     case absl::StatusCode::kUnavailable:  // attempts without progress
       return CountIn(FaultKind::kCorrupt) + CountIn(FaultKind::kFailedStep) +
                  2 * CountIn(FaultKind::kClockJump) >=

@@ -47,6 +47,7 @@ class World {
   EventLoop loop;
   SplitMix64 random;
   std::string violation;
+  std::int32_t poison_kills() const { return poison_kills_; }
   std::int32_t poison_kills_max = 0;
 
  private:

@@ -87,9 +87,15 @@ std::int32_t NodeTable::UsablePairs() const {
   return count;
 }
 
-bool NodeTable::TakesPrompts(const Node& node, const Hash128& model_instance) const {
-  return node.hello.role == Role::kPrefill && !node.draining && !node.resting && !node.stuck &&
-         node.hello.model_instance == model_instance && UsablePairsOf(node) > 0;
+bool NodeTable::TakesPrompts(const Node& node, const Hash128& model_instance, Trial trial) const {
+  if (node.hello.role != Role::kPrefill || node.draining || node.resting || node.stuck ||
+      node.hello.model_instance != model_instance) {
+    return false;
+  }
+  if (trial == Trial::kNo) return UsablePairsOf(node) > 0;
+  return !node.on_trial && std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    return !entry.second.on_trial && PairWorks(node, entry.second);
+  });
 }
 
 TokenCount NodeTable::Held(const Node& node, std::span<const Hash128> hashes) {
@@ -116,14 +122,14 @@ NodeTable::Candidate NodeTable::ChoosePrefillNode(TokenCount tokens) {
   return chosen;
 }
 
-NodeTable::Pair NodeTable::RankSinks(const Candidate& chosen, TokenCount tokens,
+NodeTable::Pair NodeTable::RankSinks(const Candidate& chosen, TokenCount tokens, Trial trial,
                                      std::span<const Hash128> hashes) {
   const Node& prefill = nodes_.at(chosen.id);
   std::vector<NodeId> ids;
   std::vector<scheduler::DecodeLoad> loads;
   const std::int32_t block_size = std::max(prefill.hello.layout.block_size, 1);
   for (const auto& [id, node] : nodes_) {
-    if (!PairWorks(prefill, node)) continue;
+    if (!PairWorks(prefill, node) || (trial == Trial::kYes && node.on_trial)) continue;
     ids.push_back(id);
     const auto sequences = std::max(node.requests, static_cast<std::int32_t>(node.load.running));
     loads.push_back({node.load.free_blocks, sequences,
@@ -139,6 +145,7 @@ NodeTable::Pair NodeTable::RankSinks(const Candidate& chosen, TokenCount tokens,
     pair.ranked_sinks.push_back(nodes_.at(ids[i]).hello.name);
   }
   nodes_.at(pair.first_sink).last_chosen = ++choices_;
+  if (trial == Trial::kYes) pair.ranked_sinks.resize(1);
   return pair;
 }
 

@@ -19,6 +19,7 @@ namespace tandem::router {
 
 class NodeTable {
  public:
+  enum class Trial : std::uint8_t { kNo, kYes };
   struct Node {
     handoff::Hello hello;
     handoff::Heartbeat load;  // the last one, without cache changes
@@ -26,6 +27,7 @@ class NodeTable {
     absl::flat_hash_set<Hash128> cached;
     bool draining = false;
     bool stuck = false;           // its step takes far longer than it can
+    bool on_trial = false;        // holds a request that must be alone
     bool resting = false;         // gets nothing new until its next heartbeat
     std::int32_t requests = 0;    // of this router, on their way or there
     TokenCount queued_tokens{0};  // of this router, not yet computed
@@ -49,20 +51,22 @@ class NodeTable {
   void OnHeartbeat(Node& node, const handoff::Heartbeat& heartbeat);
 
   // The pair for a prompt of `tokens`; `hashes_of(numerics)` gives its chain of a class, or
-  // nullptr. nullopt: no usable pair has a prefill node that takes work now.
+  // nullptr. A `trial` is of a request that must be alone. nullopt: no usable pair has a prefill
+  // node that takes work now.
   template <typename HashesOf>
-  std::optional<Pair> Choose(const Hash128& model_instance, TokenCount tokens,
+  std::optional<Pair> Choose(const Hash128& model_instance, TokenCount tokens, Trial trial,
                              HashesOf&& hashes_of) {
     candidates_.clear();
     for (auto& [id, node] : nodes_) {
-      if (!TakesPrompts(node, model_instance)) continue;
+      if (!TakesPrompts(node, model_instance, trial)) continue;
       const handoff::HashList hashes = hashes_of(node.hello.numerics);
       candidates_.push_back({id, hashes ? Held(node, *hashes) : TokenCount(0)});
     }
     if (candidates_.empty()) return std::nullopt;
     const Candidate chosen = ChoosePrefillNode(tokens);
     const handoff::HashList hashes = hashes_of(Find(chosen.id)->hello.numerics);
-    return RankSinks(chosen, tokens, hashes ? std::span(*hashes) : std::span<const Hash128>());
+    return RankSinks(chosen, tokens, trial,
+                     hashes ? std::span(*hashes) : std::span<const Hash128>());
   }
 
   std::int32_t UsablePairs() const;
@@ -77,10 +81,11 @@ class NodeTable {
     TokenCount cached{0};
   };
   bool PairWorks(const Node& prefill, const Node& decode) const;
-  bool TakesPrompts(const Node& node, const Hash128& model_instance) const;
+  bool TakesPrompts(const Node& node, const Hash128& model_instance, Trial trial) const;
   static TokenCount Held(const Node& node, std::span<const Hash128> hashes);
   Candidate ChoosePrefillNode(TokenCount tokens);
-  Pair RankSinks(const Candidate& chosen, TokenCount tokens, std::span<const Hash128> hashes);
+  Pair RankSinks(const Candidate& chosen, TokenCount tokens, Trial trial,
+                 std::span<const Hash128> hashes);
 
   std::map<handoff::NodeId, Node> nodes_;  // ordered, so that every run decides alike
   std::vector<Candidate> candidates_;

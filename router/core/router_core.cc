@@ -144,6 +144,7 @@ void RouterCore::Impl::Deliver(Time now, Request& request, Position first, Actio
   }
   bill.last_token = now;
   bill.delivered += TokenCount(static_cast<std::int32_t>(tokens.size()));
+  if (!request.machine.must_be_alone()) EndTrial(request);
   counters_.positions += static_cast<std::int64_t>(tokens.size());
 }
 
@@ -165,7 +166,16 @@ void RouterCore::Impl::GrantCredit(Request& request, Actions& out) {
                         handoff::Credit{request.voice, static_cast<std::uint32_t>(more)}});
 }
 
+void RouterCore::Impl::EndTrial(Request& request) {
+  if (!std::exchange(request.on_trial, false)) return;
+  for (NodeId id : {request.counted_prefill, request.counted_decode}) {
+    if (NodeTable::Node* node = nodes_.Find(id)) node->on_trial = false;
+  }
+  dispatch_wanted_ = true;
+}
+
 void RouterCore::Impl::Uncount(Request& request) {
+  EndTrial(request);
   if (NodeTable::Node* node = nodes_.Find(request.counted_prefill)) {
     --node->requests;
     node->queued_tokens -= request.counted_tokens;
@@ -241,6 +251,12 @@ void RouterCore::Impl::Dispatch(Time now, Actions& out) {
   dispatch_wanted_ = false;
   while (!stopping_) {
     const bool retry_may_start = retries_under_way_ < RetriesAtOnce(requests_.size());
+    if (const auto aside = waiting_.FirstAside(); aside && retry_may_start) {
+      if (StartAttempt(now, requests_.find(*aside)->second, out)) {
+        waiting_.Remove(*aside);
+        continue;
+      }
+    }
     const auto number = waiting_.Next(retry_may_start);
     if (!number) return;
     Request& request = requests_.find(*number)->second;
@@ -248,8 +264,13 @@ void RouterCore::Impl::Dispatch(Time now, Actions& out) {
       Apply(now, request, request.machine.GiveUpAsPoison(sends_), {}, out);
       continue;
     }
-    if (!StartAttempt(now, request, out)) return;
-    waiting_.Remove(*number);
+    if (StartAttempt(now, request, out)) {
+      waiting_.Remove(*number);
+    } else if (request.machine.must_be_alone()) {
+      waiting_.SetAside(*number);  // nobody else waits for that
+    } else {
+      return;
+    }
   }
 }
 
@@ -275,9 +296,10 @@ handoff::HashList RouterCore::Impl::HashesOf(Request& request, const std::string
 
 bool RouterCore::Impl::StartAttempt(Time now, Request& request, Actions& out) {
   const auto tokens = TokenCount(static_cast<std::int32_t>(request.machine.tokens().size()));
-  auto pair = nodes_.Choose(request.model_instance, tokens, [&](const std::string& numerics) {
-    return HashesOf(request, numerics);
-  });
+  const bool alone = request.machine.must_be_alone();
+  auto pair = nodes_.Choose(
+      request.model_instance, tokens, alone ? NodeTable::Trial::kYes : NodeTable::Trial::kNo,
+      [&](const std::string& numerics) { return HashesOf(request, numerics); });
   if (!pair.has_value()) return false;
   handoff::Prefill message = request.machine.Start(pair->prefill);
   NodeTable::Node& prefill = *nodes_.Find(pair->prefill);
@@ -299,7 +321,9 @@ bool RouterCore::Impl::StartAttempt(Time now, Request& request, Actions& out) {
   request.counted_decode = pair->first_sink;
   ++prefill.requests;
   prefill.queued_tokens += pair->uncached;
-  ++nodes_.Find(pair->first_sink)->requests;
+  NodeTable::Node& decode = *nodes_.Find(pair->first_sink);
+  ++decode.requests;
+  if (alone) request.on_trial = prefill.on_trial = decode.on_trial = true;
   out.emplace_back(Send{pair->prefill, std::move(message)});
   return true;
 }

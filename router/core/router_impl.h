@@ -69,6 +69,7 @@ class RouterCore::Impl {
     handoff::PlacementKey voice;
     std::int64_t granted = 0;
     std::int64_t consumed = 0;
+    bool on_trial = false;     // alone at its nodes, which are marked so
     bool begun = false;        // a node took it: the next attempt is a retry
     bool retrying = false;     // a new attempt without a token: one of retries_under_way_
     std::optional<Left> left;  // until a later attempt shows what came of it
@@ -118,6 +119,8 @@ class RouterCore::Impl {
   bool StartAttempt(Time now, Request& request, Actions& out);
   handoff::HashList HashesOf(Request& request, const std::string& numerics);
   void Uncount(Request& request);
+  // The nodes that it is counted at may hold another suspect from now on, or it is one no more.
+  void EndTrial(Request& request);
   void RetryIsUnderWay(Request& request, bool under_way);
   // When the oldest new request has waited long enough for a pair.
   Time GiveUpAt() const;

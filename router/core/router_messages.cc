@@ -45,6 +45,7 @@ void RouterCore::Impl::OnPlaced(Time now, NodeId from, const handoff::Placed& me
     }
     if (NodeTable::Node* node = nodes_.Find(request->counted_decode)) --node->requests;
     request->counted_decode = *sink;
+    if (request->on_trial) nodes_.Find(*sink)->on_trial = true;
     ++nodes_.Find(*sink)->requests;
   }
   Apply(now, *request, outcome, cause, out);

@@ -29,8 +29,14 @@ void WaitingRoom::AddRetry(std::uint64_t number, Time now, Time at) {
   }
 }
 
+void WaitingRoom::SetAside(std::uint64_t number) {
+  TANDEM_CHECK(again_.erase(number) == 1);
+  aside_.insert(number);
+}
+
 void WaitingRoom::Remove(std::uint64_t number) {
   new_.erase(number);
+  aside_.erase(number);
   again_.erase(number);
   resting_.Remove(number);
 }
@@ -48,6 +54,11 @@ std::optional<std::uint64_t> WaitingRoom::Next(bool retry_may_start) const {
 std::optional<std::uint64_t> WaitingRoom::FirstNew() const {
   if (new_.empty()) return std::nullopt;
   return *new_.begin();
+}
+
+std::optional<std::uint64_t> WaitingRoom::FirstAside() const {
+  if (aside_.empty()) return std::nullopt;
+  return *aside_.begin();
 }
 
 }  // namespace tandem::router

@@ -2,7 +2,7 @@
 // first; those tried again may have to wait for their back-off and for their share of the fleet.
 //
 //   AddNew ────────────────► new ──┐
-//   AddRetry ──► back-off ──► again ┴─► Next
+//   AddRetry ──► back-off ──► again ┴─► Next ──SetAside──► aside: for nodes without another suspect
 //
 // Pure; not thread-safe.
 #pragma once
@@ -38,6 +38,8 @@ class WaitingRoom {
   void AddNew(std::uint64_t number) { new_.insert(number); }
   // Not before `at`.
   void AddRetry(std::uint64_t number, Time now, Time at);
+  // One that Next gave and that must wait for nodes of its own. Requires: added by AddRetry.
+  void SetAside(std::uint64_t number);
   void Remove(std::uint64_t number);
   // Ends the back-offs that are over.
   void OnTime(Time now);
@@ -45,13 +47,15 @@ class WaitingRoom {
   // Who is to start now, if any.
   std::optional<std::uint64_t> Next(bool retry_may_start) const;
   std::optional<std::uint64_t> FirstNew() const;
+  std::optional<std::uint64_t> FirstAside() const;
   Time NextDeadline() const { return resting_.next(); }
-  std::size_t size() const { return new_.size() + again_.size() + resting_.size(); }
-  std::size_t num_retries() const { return again_.size() + resting_.size(); }
+  std::size_t size() const { return new_.size() + num_retries(); }
+  std::size_t num_retries() const { return again_.size() + aside_.size() + resting_.size(); }
 
  private:
   std::set<std::uint64_t> new_;
   std::set<std::uint64_t> again_;
+  std::set<std::uint64_t> aside_;
   handoff::DeadlineQueue<std::uint64_t> resting_;  // in back-off
 };
 

@@ -9,7 +9,7 @@ import time
 import network
 
 KINDS = ("kill", "stop", "cut", "drain", "restart")
-# A request that three nodes died of before it got 32 tokens further is given up as poison. So that only requests that
+# A request that four nodes died of before it got 32 tokens further is given up as poison. So that only requests that
 # are poison can be, no three kills fall into this many seconds, and each finds the cluster whole.
 THREE_KILLS_TAKE = 15.0
 PAIRS = (("router", "prefill"), ("router", "decode"), ("prefill", "decode"))

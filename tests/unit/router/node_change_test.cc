@@ -92,16 +92,16 @@ TEST_F(NodeChangeTest, AStuckPrefillNodeKeepsNoStreamThatIsBeingDecoded) {
 TEST_F(NodeChangeTest, ARequestThatStopsEveryNodeIsContained) {
   Connect(kD1, Role::kDecode, "d1");
   ASSERT_TRUE(Submit(1).ok());
-  for (std::int32_t i = 1; i <= 4; ++i) {
+  for (std::int32_t i = 1; i <= 5; ++i) {
     Connect(NodeId(i), Role::kPrefill, "p" + std::to_string(i));
     Usable(NodeId(i), {"d1"});
     Beat(NodeId(i), seconds(11), {"d1"});
   }
-  EXPECT_EQ(Prefills().size(), 3u);
+  EXPECT_EQ(Prefills().size(), 4u);
   now_ += handoff::kVerdictWait;
   core_.OnTime(now_, out_);
   ASSERT_NE(End(), nullptr);
-  EXPECT_EQ(Prefills().size(), 3u);
+  EXPECT_EQ(Prefills().size(), 4u);
 }
 
 TEST_F(NodeChangeTest, SaysThatNoPairWorksAndThatOneDoes) {

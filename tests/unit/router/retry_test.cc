@@ -149,21 +149,49 @@ TEST_F(RetryTest, AStreamThatSkipsAPositionIsTriedAgainButNotForEver) {
   EXPECT_EQ(core_.stats().gaps, 3);
 }
 
-TEST_F(RetryTest, APoisonRequestKillsThreeNodesAndNoMore) {
+TEST_F(RetryTest, APoisonRequestKillsFourNodesAndNoMore) {
   OneOfEach();
   ASSERT_TRUE(Submit(1).ok());
-  for (std::int32_t death = 1; death <= 3; ++death) {
+  for (std::int32_t death = 1; death <= 4; ++death) {
     EXPECT_EQ(End(), nullptr);
     Lose(NodeId(death));
     Connect(NodeId(death + 1), Role::kPrefill, "p1");
     Usable(NodeId(death + 1), {"d1"});
   }
-  EXPECT_EQ(Prefills().size(), 3u);
+  EXPECT_EQ(Prefills().size(), 4u);
   now_ += handoff::kVerdictWait;
   core_.OnTime(now_, out_);
   ASSERT_NE(End(), nullptr);
   EXPECT_EQ(End()->status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(Prefills().size(), 3u);
+  EXPECT_EQ(Prefills().size(), 4u);
+}
+
+TEST_F(RetryTest, WhoMayBePoisonIsTriedAloneAndTheOthersGoOn) {
+  OneOfEach();
+  for (std::uint64_t request = 1; request <= 3; ++request) ASSERT_TRUE(Submit(request).ok());
+  for (std::int32_t death = 1; death <= 2; ++death) {
+    Lose(NodeId(death));
+    Connect(NodeId(death + 1), Role::kPrefill, "p1");
+    Usable(NodeId(death + 1), {"d1"});
+  }
+  ASSERT_EQ(Prefills().size(), 3u + 3u + 1u);
+  EXPECT_EQ(Prefills().back().second.request.number, 1u);
+  ASSERT_TRUE(Submit(4).ok());  // no suspect
+  EXPECT_EQ(Prefills().back().second.request.number, 4u);
+  // The first suspect ends well: the next one's turn.
+  core_.OnMessage(now_, NodeId(3),
+                  handoff::FirstToken{{kLife, 1},
+                                      handoff::Attempt(3),
+                                      Position(0),
+                                      TokenId(5),
+                                      0,
+                                      sequence::FinishReason::kStop,
+                                      {}},
+                  out_);
+  EXPECT_EQ(Prefills().back().second.request.number, 2u);
+  EXPECT_EQ(core_.stats().queued, 1);
+  core_.ClientGone(now_, {kLife, 2}, out_);
+  EXPECT_EQ(Prefills().back().second.request.number, 3u);
 }
 
 TEST_F(RetryTest, AConnectionThatBreaksThriceMakesNoRequestPoison) {

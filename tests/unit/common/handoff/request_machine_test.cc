@@ -219,13 +219,14 @@ TEST_F(RequestTest, ThreeFruitlessAttemptsFailButRefusalsForRoomDoNotCount) {
   EXPECT_EQ(machine_.status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(RequestTest, APoisonRequestStopsAfterThreeDeathsAndNotAfterStops) {
+TEST_F(RequestTest, APoisonRequestStopsAfterFourDeathsAndNotAfterStops) {
   for (int i = 0; i < 5; ++i) {
     machine_.Start(kP1);
     EXPECT_EQ(machine_.OnNodeLost(kP1, Loss::kSilent, out_).kind, Kind::kRequeued);
   }
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < kDeathsMax; ++i) {
     EXPECT_FALSE(machine_.suspected());
+    EXPECT_EQ(machine_.must_be_alone(), i >= kDeathsShared);
     machine_.Start(kP1);
     EXPECT_EQ(machine_.OnNodeLost(kP1, Loss::kDied, out_).kind, Kind::kRequeued);
   }
@@ -235,7 +236,7 @@ TEST_F(RequestTest, APoisonRequestStopsAfterThreeDeathsAndNotAfterStops) {
 }
 
 TEST_F(RequestTest, ANodeThatComesBackInTheSameLifeHasNotDied) {
-  for (NodeId node : {kP1, NodeId(77), kP1}) {
+  for (NodeId node : {kP1, NodeId(77), NodeId(78), kP1}) {
     machine_.Start(node);
     machine_.OnNodeLost(node, Loss::kDied, out_);
   }
