@@ -74,20 +74,10 @@ void DecodeProcess::BeginDrain(Duration budget) {
 
 // --- time and actions
 
-void DecodeProcess::ClockJumped() {
-  timer_ = kNever;
-  Do([&](auto& out) { core_.OnTime(now(), out); });
-}
+Time DecodeProcess::NextDeadline() const { return core_.NextDeadline(); }
 
-void DecodeProcess::ArmTimer() {
-  const Time next = core_.NextDeadline();
-  if (next == kNever || next >= timer_) return;
-  timer_ = next;
-  After(next - now(), [this, next] {
-    if (timer_ != next) return;
-    timer_ = kNever;
-    Do([&](auto& more) { core_.OnTime(now(), more); });
-  });
+void DecodeProcess::OnTime() {
+  Do([&](auto& out) { core_.OnTime(now(), out); });
 }
 
 void DecodeProcess::Act(decode_node::Actions& actions) {

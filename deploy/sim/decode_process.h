@@ -56,7 +56,8 @@ class DecodeProcess final : public Process {
   void Lost(handoff::NodeId peer, handoff::Role role, handoff::Loss loss) override;
   void Received(handoff::NodeId from, handoff::Message message) override;
   handoff::Heartbeat MakeHeartbeat(handoff::NodeId to) override;
-  void ClockJumped() override;
+  Time NextDeadline() const override;
+  void OnTime() override;
 
   // Gives the core an event and does what it asks for.
   template <typename Event>
@@ -66,7 +67,6 @@ class DecodeProcess final : public Process {
     Act(out);
   }
   void Act(decode_node::Actions& actions);
-  void ArmTimer();
   void RunStep(const decode_node::StartStep& action);
   void FinishStep(const decode_node::StartStep& action, Duration took);
   void OnExpect(const decode_node::Expect& action);
@@ -81,7 +81,6 @@ class DecodeProcess final : public Process {
   const DecodeTiming timing_;
   decode_node::DecodeCore core_;
   Arena arena_;
-  Time timer_ = kNever;  // by the own clock
   bool exiting_ = false;
   std::set<handoff::NodeId> watched_;
   std::map<handoff::PlacementKey, std::vector<kv::BlockId>> expected_;

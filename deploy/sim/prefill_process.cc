@@ -91,20 +91,10 @@ void PrefillProcess::BeginDrain(Duration budget) {
 
 // --- time and actions
 
-void PrefillProcess::ClockJumped() {
-  timer_ = kNever;
-  Do([&](auto& out) { core_.OnTime(now(), out); });
-}
+Time PrefillProcess::NextDeadline() const { return core_.NextDeadline(); }
 
-void PrefillProcess::ArmTimer() {
-  const Time next = core_.NextDeadline();
-  if (next == kNever || next >= timer_) return;
-  timer_ = next;
-  After(next - now(), [this, next] {
-    if (timer_ != next) return;
-    timer_ = kNever;
-    Do([&](auto& more) { core_.OnTime(now(), more); });
-  });
+void PrefillProcess::OnTime() {
+  Do([&](auto& out) { core_.OnTime(now(), out); });
 }
 
 void PrefillProcess::Act(prefill_node::Actions& actions) {

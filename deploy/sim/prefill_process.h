@@ -38,7 +38,8 @@ class PrefillProcess final : public Process {
   void Received(handoff::NodeId from, handoff::Message message) override;
   handoff::Heartbeat MakeHeartbeat(handoff::NodeId to) override;
   void Died() override { pusher_.Die(); }
-  void ClockJumped() override;
+  Time NextDeadline() const override;
+  void OnTime() override;
 
   Pusher::Events PusherEvents();
   // Gives the core an event and does what it asks for.
@@ -49,7 +50,6 @@ class PrefillProcess final : public Process {
     Act(out);
   }
   void Act(prefill_node::Actions& actions);
-  void ArmTimer();
   void RunStep(const prefill_node::StartStep& action);
   void FinishStep(const prefill_node::StartStep& action, Duration took);
   void ComputeLayer(const sequence::Batch& batch, std::int32_t layer);
@@ -60,7 +60,6 @@ class PrefillProcess final : public Process {
   prefill_node::PrefillCore core_;
   Arena arena_;
   Pusher pusher_;
-  Time timer_ = kNever;  // by the own clock
   bool exiting_ = false;
   std::size_t num_sinks_ = 0;  // ever connected
 };

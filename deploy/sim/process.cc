@@ -75,7 +75,21 @@ void Process::Continue() {
 void Process::JumpClock(Duration by) {
   if (dead) return;
   clock_offset_ += by;
-  world_.loop.Execute(*this, [this] { ClockJumped(); });
+  world_.loop.Execute(*this, [this] {
+    timer_ = kNever;
+    OnTime();
+  });
+}
+
+void Process::ArmTimer() {
+  const Time next = NextDeadline();
+  if (next == kNever || next >= timer_) return;
+  timer_ = next;
+  After(next - now(), [this, next] {
+    if (timer_ != next) return;
+    timer_ = kNever;
+    OnTime();
+  });
 }
 
 void Process::Watch(Process& watcher, std::function<void()> gone) {

@@ -75,7 +75,12 @@ class Process : public EventOwner {
   virtual void Received(handoff::NodeId from, handoff::Message message) = 0;
   virtual handoff::Heartbeat MakeHeartbeat(handoff::NodeId to) = 0;
   virtual void Died() {}
-  virtual void ClockJumped() {}
+  // Of its core.
+  virtual Time NextDeadline() const = 0;
+  virtual void OnTime() = 0;
+
+  // Calls OnTime at NextDeadline, by the own clock.
+  void ArmTimer();
 
   // Dropped when that peer is not connected.
   void Send(handoff::NodeId to, handoff::Message message);
@@ -117,6 +122,7 @@ class Process : public EventOwner {
   const Ref* FindByName(const std::string& name) const;
   void End(bool abrupt);
 
+  Time timer_ = kNever;
   const handoff::Role role_;
   const std::string name_;
   const std::int32_t host_;

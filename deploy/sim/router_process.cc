@@ -90,20 +90,10 @@ void RouterProcess::ClientConsumed(std::uint64_t number, std::int32_t positions)
 
 // --- time and actions
 
-void RouterProcess::ClockJumped() {
-  timer_ = kNever;
-  Do([&](auto& out) { core_.OnTime(now(), out); });
-}
+Time RouterProcess::NextDeadline() const { return core_.NextDeadline(); }
 
-void RouterProcess::ArmTimer() {
-  const Time next = core_.NextDeadline();
-  if (next == kNever || next >= timer_) return;
-  timer_ = next;
-  After(next - now(), [this, next] {
-    if (timer_ != next) return;
-    timer_ = kNever;
-    Do([&](auto& more) { core_.OnTime(now(), more); });
-  });
+void RouterProcess::OnTime() {
+  Do([&](auto& out) { core_.OnTime(now(), out); });
 }
 
 void RouterProcess::Act(router::Actions& actions) {

@@ -40,7 +40,8 @@ class RouterProcess final : public Process {
   void Lost(handoff::NodeId peer, handoff::Role role, handoff::Loss loss) override;
   void Received(handoff::NodeId from, handoff::Message message) override;
   handoff::Heartbeat MakeHeartbeat(handoff::NodeId) override { return {}; }
-  void ClockJumped() override;
+  Time NextDeadline() const override;
+  void OnTime() override;
 
   // Gives the core an event and does what it asks for.
   template <typename Event>
@@ -50,13 +51,11 @@ class RouterProcess final : public Process {
     Act(out);
   }
   void Act(router::Actions& actions);
-  void ArmTimer();
   handoff::RequestId IdOf(std::uint64_t number) const { return {config_.incarnation, number}; }
 
   const router::RouterConfig config_;
   Workload& workload_;
   router::RouterCore core_;
-  Time timer_ = kNever;                           // by the own clock
   std::map<std::string, handoff::NodeId> nodes_;  // connected
   handoff::PlacementKey voice_;                   // of the message under way
 };
