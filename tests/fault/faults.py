@@ -9,9 +9,6 @@ import time
 import network
 
 KINDS = ("kill", "stop", "cut", "drain", "restart")
-# A request that four nodes died of before it got 32 tokens further is given up as poison. So that only requests that
-# are poison can be, no three kills fall into this many seconds, and each finds the cluster whole.
-THREE_KILLS_TAKE = 15.0
 PAIRS = (("router", "prefill"), ("router", "decode"), ("prefill", "decode"))
 
 
@@ -63,7 +60,6 @@ class Injector:
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._running = []
-        self._kills = []
         self._started = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -102,18 +98,12 @@ class Injector:
         role = fault.targets[0].split("-")[0]
         return {name for name in self.fleet.nodes() if name.startswith(role)}
 
-    def _may_kill(self, fault):
-        if fault.kind != "kill":
-            return True
-        recent = [k for k in self._kills if time.monotonic() - k < THREE_KILLS_TAKE]
-        return len(recent) < 2 and self.fleet.whole()
-
     def _take(self, fault):
         """Waits until no target has another fault and all are alive."""
         while not self.stopped.is_set():
             with self._lock:
                 concerned = set(fault.targets) | self._stand_ins(fault)
-                if not self.busy & concerned and all(self.fleet.ready(t) for t in concerned) and self._may_kill(fault):
+                if not self.busy & concerned and all(self.fleet.ready(t) for t in concerned):
                     self.busy |= set(fault.targets)
                     return
             time.sleep(0.01)
@@ -131,7 +121,6 @@ class Injector:
                 self.busy -= set(fault.targets)
 
     def _kill(self, fault):
-        self._kills.append(fault.began)
         self.fleet.kill(fault.targets[0])
 
     def _stop(self, fault):
