@@ -56,7 +56,7 @@ TEST_F(RetryTest, GoesWhereMostOfPromptAndGeneratedTokensIsCached) {
   Lose(kD1);
   ASSERT_EQ(Prefills().size(), 1u);
   EXPECT_EQ(Prefills()[0].first, kP2);
-  const handoff::Prefill& again = Prefills()[0].second;
+  const handoff::Prefill again = Prefills()[0].second;
   EXPECT_EQ(*again.tokens, tokens);
   EXPECT_EQ(again.first_position, Position(28));
   EXPECT_EQ(again.hashes->size(), 3u);
