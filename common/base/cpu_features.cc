@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <cstring>
@@ -22,6 +24,20 @@ CpuVendor DetectVendor() {
   if (vendor == "GenuineIntel") return CpuVendor::kIntel;
   if (vendor == "AuthenticAMD") return CpuVendor::kAmd;
   return CpuVendor::kOther;
+}
+#endif
+
+#if defined(__x86_64__) && defined(__linux__)
+// Whether this process may use AMX: the kernel keeps the tile registers only of processes that
+// asked (Linux 5.16 and later).
+bool AskForTiles() {
+  constexpr int kAmxTileInt8Bf16 = (1 << 22) | (1 << 24) | (1 << 25);  // edx of leaf 7
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kAmxTileInt8Bf16) != kAmxTileInt8Bf16) return false;
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #endif
 
@@ -53,6 +69,9 @@ CpuFeatures DetectCpuFeatures() {
                     __builtin_cpu_supports("avx512vl");
   features.avx512_vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
+#if defined(__linux__)
+  features.amx = features.avx512_vnni && features.avx512_bf16 && AskForTiles();
+#endif
 #endif
   return features;
 }
@@ -64,6 +83,7 @@ std::string CpuFeatures::ToString() const {
   if (avx512) text += " avx512";
   if (avx512_vnni) text += " avx512-vnni";
   if (avx512_bf16) text += " avx512-bf16";
+  if (amx) text += " amx";
   if (!avx2) text += " baseline x86-64";
   return text;
 }

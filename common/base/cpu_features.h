@@ -14,6 +14,7 @@ struct CpuFeatures {
   bool avx512 = false;  // F, BW, DQ and VL: Skylake-X and later
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
+  bool amx = false;  // tiles of int8 and bf16, with avx512_vnni and avx512_bf16
 
   bool operator==(const CpuFeatures&) const = default;
   std::string ToString() const;  // "Intel: avx2 avx512 avx512-vnni"

@@ -7,6 +7,7 @@ namespace tandem::ops {
 QuantizedRow ActivationView::quantized_row(std::int64_t index) const {
   const std::int64_t groups = index * xq_groups;
   return {.q = xq.q + groups * kActivationGroup,
+          .low = xq.low == nullptr ? nullptr : xq.low + groups * kActivationGroup,
           .scale = xq.scale + groups,
           .sum = xq.sum + groups,
           .seed = xq.seed + groups,
@@ -23,11 +24,14 @@ StatusOr<Activations> Activations::Create(NumericsClass numerics, std::int64_t m
   Activations result;
   result.max_rows_ = max_rows;
   result.max_groups_ = RoundUp(max_k, kActivationGroup) / kActivationGroup;
-  result.quantizes_ = KernelsOf(numerics).quantize_row != nullptr;
+  result.planes_ = ActivationPlanes(numerics);
   const std::int64_t groups = max_rows * result.max_groups_;
   TANDEM_ASSIGN_OR_RETURN(result.x_, AlignedBuffer::Allocate(groups * kActivationGroup * 4));
-  if (!result.quantizes_) return result;
+  if (result.planes_ == 0) return result;
   TANDEM_ASSIGN_OR_RETURN(result.q_, AlignedBuffer::Allocate(groups * kActivationGroup));
+  if (result.planes_ == 2) {
+    TANDEM_ASSIGN_OR_RETURN(result.low_, AlignedBuffer::Allocate(groups * kActivationGroup));
+  }
   TANDEM_ASSIGN_OR_RETURN(result.scale_, AlignedBuffer::Allocate(groups * 4));
   TANDEM_ASSIGN_OR_RETURN(result.sum_, AlignedBuffer::Allocate(groups * 4));
   TANDEM_ASSIGN_OR_RETURN(result.seed_, AlignedBuffer::Allocate(groups * 4));
@@ -43,8 +47,9 @@ ActivationView Activations::View(std::int64_t rows, std::int64_t k) const {
   view.rows = rows;
   view.k = k;
   view.xq_groups = groups;
-  if (quantizes_) {
+  if (planes_ > 0) {
     view.xq = {.q = q_.As<std::int8_t>(),
+               .low = planes_ == 2 ? low_.As<std::int8_t>() : nullptr,
                .scale = scale_.As<float>(),
                .sum = sum_.As<float>(),
                .seed = seed_.As<std::int32_t>(),

@@ -1,9 +1,10 @@
 // Rows that are about to enter a matrix product: f32 [rows, k] and, where the numerics class wants
-// it, the same rows as int8 with a scale per row and 32 elements.
+// it, the same rows as int8 or as 16 bits in two planes of int8, with a scale per row and 32
+// elements.
 //
-// An operator that ends in an Activations view writes the f32 rows; Prepare() then makes the int8
-// image of each row (a function of that row alone). Memory is taken once; a view is a value that
-// each thread makes for itself.
+// An operator that ends in an Activations view writes the f32 rows; Prepare() then makes the
+// integer image of each row (a function of that row alone). Memory is taken once; a view is a value
+// that each thread makes for itself.
 #pragma once
 
 #include <cstdint>
@@ -39,17 +40,18 @@ class Activations {
  private:
   std::int64_t max_rows_ = 0;
   std::int64_t max_groups_ = 0;  // per row
-  bool quantizes_ = false;
+  int planes_ = 0;
   AlignedBuffer x_;
   AlignedBuffer q_;
+  AlignedBuffer low_;
   AlignedBuffer scale_;
   AlignedBuffer sum_;
   AlignedBuffer seed_;
   AlignedBuffer seed16_;
 };
 
-// Makes the int8 image of this share's rows; nothing to do where the class has none. The rows must
-// have been written, and a Barrier passed unless the same share wrote the same rows.
+// Makes the integer image of this share's rows; nothing to do where the class has none. The rows
+// must have been written, and a Barrier passed unless the same share wrote the same rows.
 void Prepare(const OpsContext& context, const ActivationView& view, Share share);
 
 }  // namespace tandem::ops

@@ -36,12 +36,14 @@ struct PackedView {
   int64_t panel_bytes;
 };
 
-// One row's activations, as int8. Groups are kActivationGroup elements, the last padded with zero.
+// One row's activations as integers: int8, or 256 * q + low of two int8. Groups are
+// kActivationGroup elements, the last padded with zero.
 struct QuantizedRow {
   int8_t* q;        // [groups * 32]
+  int8_t* low;      // [groups * 32], or null
   float* scale;     // [groups]
-  float* sum;       // [groups] scale * sum of q: multiplies the weights' min
-  int32_t* seed;    // [groups] -128 * sum of q: undoes the weights' offset
+  float* sum;       // [groups] scale * sum of the integers: multiplies the weights' min
+  int32_t* seed;    // [groups] -128 * sum of the integers: undoes the weights' offset
   int32_t* seed16;  // [groups * 2] the same over 16 elements
 };
 
@@ -110,5 +112,6 @@ extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
+extern const Kernels kAmxKernels;
 
 }  // namespace tandem::ops

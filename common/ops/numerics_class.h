@@ -8,11 +8,14 @@
 //   avx512       as avx2                        f32                    bf16  AVX-512 F BW DQ VL
 //   avx512-vnni  as avx2                        int8 per row and 32,   bf16  AVX-512 VNNI
 //                                               f32 on float weights
+//   amx          as avx2                        16 bits per row and    bf16  AMX int8 and bf16,
+//                                               32, f32 on float             avx512-vnni
+//                                               weights
 //
 // The class comes from a table by vendor and instruction set or from a flag, never from a timing.
-// The table takes the fastest class with f32 activations; int8 ones are about twice as fast, move
-// logits about ten times as far from the f32 reference (bounds: tests/integration/engine), and so
-// are for those who ask for them.
+// The table takes the fastest class whose activations are as good as f32; 16 bits that share a
+// scale with 31 neighbours are. int8 ones move logits about ten times as far from the f32 reference
+// (bounds: tests/integration/engine), and so are for those who ask for them.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +28,15 @@
 
 namespace tandem::ops {
 
-enum class NumericsClass : std::uint8_t { kScalarF32, kAvx2, kAvx512, kAvx512Vnni };
+enum class NumericsClass : std::uint8_t { kScalarF32, kAvx2, kAvx512, kAvx512Vnni, kAmx };
 
 // What keys and values are stored as.
 enum class KvType : std::uint8_t { kF32, kBf16 };
 
 std::string_view Name(NumericsClass numerics);  // "avx512-vnni"
 KvType KvTypeOf(NumericsClass numerics);
+// int8 planes of the activations that meet quantised weights: 0 where they stay f32.
+int ActivationPlanes(NumericsClass numerics);
 inline int ElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
 
 // In ascending order of the enum; never empty.

@@ -13,6 +13,8 @@ const Kernels& KernelsOf(NumericsClass numerics) {
       return kAvx512Kernels;
     case NumericsClass::kAvx512Vnni:
       return kAvx512VnniKernels;
+    case NumericsClass::kAmx:
+      return kAmxKernels;
 #endif
     default:
       return kScalarKernels;

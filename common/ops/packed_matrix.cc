@@ -18,7 +18,7 @@ WeightLayout LayoutFor(WeightType type, NumericsClass numerics) {
     default:
       break;
   }
-  if (numerics != NumericsClass::kAvx512Vnni) return WeightLayout::kPanelInt8;
+  if (ActivationPlanes(numerics) == 0) return WeightLayout::kPanelInt8;
   return Info(type).nibble ? WeightLayout::kPanelVnni4 : WeightLayout::kPanelVnni;
 }
 

@@ -180,6 +180,11 @@ constexpr Digests kAvx512Vnni = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05
                                  0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0x28a352a218046e99,
                                  0x5268f846784e3230, 0xec84050914d56ab5, 0x76efa7b05aeb5dd3,
                                  0xb384b7d423852b80};
+constexpr Digests kAmx = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05af14b4e534d,
+                          0x4b3a281e1f84dfcf, 0x74827c62e27ebf92, 0x2421de091516f966,
+                          0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0x9aac88deacd724ba,
+                          0x6e226a9f33cb66ca, 0x63b355ed3f6b8207, 0xe307c719959345f1,
+                          0xd7796a99218ffa16};
 
 const Digests& Known(NumericsClass numerics) {
   switch (numerics) {
@@ -190,9 +195,11 @@ const Digests& Known(NumericsClass numerics) {
     case NumericsClass::kAvx512:
       return kAvx512;
     case NumericsClass::kAvx512Vnni:
+      return kAvx512Vnni;
+    case NumericsClass::kAmx:
       break;
   }
-  return kAvx512Vnni;
+  return kAmx;
 }
 
 }  // namespace

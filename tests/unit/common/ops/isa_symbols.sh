@@ -4,15 +4,15 @@
 #   isa_symbols.sh LIBRARY
 set -eu
 nm --defined-only "$1" | awk '
-  /^kernels_avx.*:$/ { member = $1; members++; next }
+  /^kernels_(avx.*|amx)[.].*:$/ { member = $1; members++; next }
   /:$/ { member = "" }
   member != "" && NF == 3 && $2 !~ /^[a-z]$/ || member != "" && NF == 3 && $2 ~ /^[uvw]$/ {
-    if ($3 !~ /k(Avx2|Avx512|Avx512Vnni)KernelsE$/ && $3 !~ /^__odr_asan/) {
+    if ($3 !~ /k(Avx2|Avx512|Avx512Vnni|Amx)KernelsE$/ && $3 !~ /^__odr_asan/) {
       print member " defines " $2 " " $3; bad = 1
     } else { tables++ }
   }
   END {
-    if (members != 3) { print "3 objects expected, " members + 0 " found"; bad = 1 }
-    if (tables < 3) { print "3 tables expected, " tables + 0 " found"; bad = 1 }
+    if (members != 4) { print "4 objects expected, " members + 0 " found"; bad = 1 }
+    if (tables < 4) { print "4 tables expected, " tables + 0 " found"; bad = 1 }
     exit bad
   }'

@@ -17,17 +17,26 @@ constexpr CpuFeatures kZen4{.vendor = CpuVendor::kAmd,
                             .avx512 = true,
                             .avx512_vnni = true,
                             .avx512_bf16 = true};
+constexpr CpuFeatures kSapphireRapids{.vendor = CpuVendor::kIntel,
+                                      .avx2 = true,
+                                      .avx512 = true,
+                                      .avx512_vnni = true,
+                                      .avx512_bf16 = true,
+                                      .amx = true};
 
-TEST(NumericsClassTest, TheTableTakesTheFastestWithFloatActivations) {
+TEST(NumericsClassTest, TheTableTakesTheFastestWhoseActivationsAreAsGoodAsFloats) {
   EXPECT_EQ(*ChooseClass("", kBaseline), NumericsClass::kScalarF32);
   EXPECT_EQ(*ChooseClass("", kHaswell), NumericsClass::kAvx2);
   EXPECT_EQ(*ChooseClass("", kSkylakeX), NumericsClass::kAvx512);
   EXPECT_EQ(*ChooseClass("", kZen4), NumericsClass::kAvx512);
+  EXPECT_EQ(*ChooseClass("", kSapphireRapids), NumericsClass::kAmx);
 }
 
 TEST(NumericsClassTest, AForcedClassIsTakenOrRefusedWithThoseThatWork) {
-  for (NumericsClass numerics : SupportedClasses(kZen4)) {
-    EXPECT_EQ(*ChooseClass(Name(numerics), kZen4), numerics);
+  for (const CpuFeatures& features : {kZen4, kSapphireRapids}) {
+    for (NumericsClass numerics : SupportedClasses(features)) {
+      EXPECT_EQ(*ChooseClass(Name(numerics), features), numerics);
+    }
   }
   const Status unsupported = ChooseClass("avx512-vnni", kHaswell).status();
   EXPECT_EQ(unsupported.code(), absl::StatusCode::kFailedPrecondition);

@@ -1,0 +1,220 @@
+// Matrix product of quantised weights with integer activations by vpdpbusd. Included after
+// vector_avx512.h and simd_matmul.h, by sources built for AVX-512 with VNNI; internal linkage.
+//
+// A row's activations are one plane of int8, or two: q = 256 * high + low. Products of weight and
+// activation bytes are added into int32, exactly, so neither their order inside a group nor the
+// instruction matters. Per output element and group, ascending:
+//   sum = fma(float(dot), weight_scale * activation_scale, sum), then fma(min, activation_sum, sum)
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "common/ops/kernels.h"
+
+namespace tandem::ops {
+namespace {
+
+enum class IntWeights { kByte32, kByte32Min, kByte16, kNibble32, kNibble32Min };
+
+constexpr bool IsNibble(IntWeights w) {
+  return w == IntWeights::kNibble32 || w == IntWeights::kNibble32Min;
+}
+constexpr bool HasMin(IntWeights w) {
+  return w == IntWeights::kByte32Min || w == IntWeights::kNibble32Min;
+}
+constexpr int GroupOf(IntWeights w) { return w == IntWeights::kByte16 ? 16 : 32; }
+// Of one group of one panel, without its factors.
+constexpr int64_t ValueBytes(IntWeights w) {
+  return GroupOf(w) * kPanelColumns / (IsNibble(w) ? 2 : 1);
+}
+constexpr int64_t BlockBytes(IntWeights w) {
+  return ValueBytes(w) + kPanelColumns * 4 * (HasMin(w) ? 2 : 1);
+}
+
+// Calls fn.operator()<IntWeights>() with the kind of `w`; returns false for float weights.
+template <typename Fn>
+static inline bool WithIntWeights(const PackedView& w, Fn&& fn) {
+  if (w.layout == WeightLayout::kPanelVnni4) {
+    if (w.has_min != 0) {
+      fn.template operator()<IntWeights::kNibble32Min>();
+    } else {
+      fn.template operator()<IntWeights::kNibble32>();
+    }
+    return true;
+  }
+  if (w.layout != WeightLayout::kPanelVnni) return false;
+  if (w.group == 16) {
+    fn.template operator()<IntWeights::kByte16>();
+  } else if (w.has_min != 0) {
+    fn.template operator()<IntWeights::kByte32Min>();
+  } else {
+    fn.template operator()<IntWeights::kByte32>();
+  }
+  return true;
+}
+
+// One row's groups as integers: group scale = largest magnitude / kMost, elements rounded to
+// nearest even. A group too small for kMost / max to be finite becomes zero.
+template <int kPlanes>
+static void QuantizeRowTo(const float* x, int64_t k, const QuantizedRow* row) {
+  constexpr float kMost = kPlanes == 1 ? 127.0f : 32639.0f;  // 127 * 256 + 127
+  constexpr float kSmallest = kPlanes == 1 ? 1e-36f : 1e-33f;
+  for (int64_t group = 0; group * kActivationGroup < k; ++group) {
+    Vec v[2];
+    for (int64_t half = 0; half < 2; ++half) {
+      const int64_t first = group * kActivationGroup + half * kLanes;
+      v[half] = first + kLanes <= k ? Load(x + first)
+                : first < k         ? LoadPart(x + first, k - first)
+                                    : Zero();
+    }
+    const float max = ReduceMax(Max(_mm512_abs_ps(v[0]), _mm512_abs_ps(v[1])));
+    const bool used = max >= kSmallest;
+    const float scale = used ? max / kMost : 0.0f;
+    const Vec inverse = Set(used ? kMost / max : 0.0f);
+    int32_t sum[2];
+    for (int64_t half = 0; half < 2; ++half) {
+      const int64_t at = group * kActivationGroup + half * kLanes;
+      const __m512i q = _mm512_cvtps_epi32(Mul(v[half], inverse));
+      __m512i rounded;
+      if constexpr (kPlanes == 1) {
+        const __m128i bytes = _mm512_cvtsepi32_epi8(q);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(row->q + at), bytes);
+        rounded = _mm512_cvtepi8_epi32(bytes);
+      } else {
+        // Out of range are infinities and NaN alone.
+        const __m512i most = _mm512_set1_epi32(32639);
+        rounded = _mm512_max_epi32(_mm512_min_epi32(q, most),
+                                   _mm512_sub_epi32(_mm512_setzero_si512(), most));
+        const __m512i high =
+            _mm512_srai_epi32(_mm512_add_epi32(rounded, _mm512_set1_epi32(128)), 8);
+        const __m512i low = _mm512_sub_epi32(rounded, _mm512_slli_epi32(high, 8));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(row->q + at), _mm512_cvtepi32_epi8(high));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(row->low + at), _mm512_cvtepi32_epi8(low));
+      }
+      sum[half] = _mm512_reduce_add_epi32(rounded);
+      row->seed16[group * 2 + half] = -128 * sum[half];
+    }
+    row->scale[group] = scale;
+    row->sum[group] = scale * static_cast<float>(sum[0] + sum[1]);
+    row->seed[group] = -128 * (sum[0] + sum[1]);
+  }
+}
+
+// The 4-element step `step` of a group: 16 columns of 4 unsigned bytes.
+template <IntWeights kWeights>
+static inline __m512i LoadQuads(const uint8_t* block, int step) {
+  if constexpr (IsNibble(kWeights)) {
+    const __m512i both = _mm512_loadu_si512(block + step / 2 * 64);
+    const __m512i shifted = step % 2 == 0 ? both : _mm512_srli_epi32(both, 4);
+    return _mm512_and_si512(shifted, _mm512_set1_epi8(15));
+  } else {
+    return _mm512_loadu_si512(block + step * 64);
+  }
+}
+
+static inline __m512i Broadcast32(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return _mm512_set1_epi32(four);
+}
+
+// What a dot product with the stored, unsigned weights starts from, to be that with the weights.
+template <IntWeights kWeights>
+static inline __m512i Seed(const QuantizedRow& xq, int64_t group, int64_t half) {
+  if constexpr (HasMin(kWeights)) return _mm512_setzero_si512();
+  if constexpr (kWeights == IntWeights::kByte16) return _mm512_set1_epi32(xq.seed16[half]);
+  const __m512i seed = _mm512_set1_epi32(xq.seed[group]);
+  return IsNibble(kWeights) ? _mm512_srai_epi32(seed, 4) : seed;  // q + 8, not q + 128
+}
+
+template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
+static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
+  const PackedView& w = *args->weights;
+  constexpr int kGroup = GroupOf(kWeights);
+  const uint8_t* block[kPanels];
+  Vec sum[kRows][kPanels];
+  for (int p = 0; p < kPanels; ++p) {
+    block[p] = w.data + (panel + p) * w.panel_bytes;
+    for (int r = 0; r < kRows; ++r) sum[r][p] = Zero();
+  }
+  const int64_t groups = args->xq_groups;
+  const int64_t first = row * groups;
+  for (int64_t half = 0; half < w.group_count; ++half) {
+    const int64_t group = kGroup == 32 ? half : half / 2;  // of the activations
+    const int64_t offset = (first + group) * 32 + (kGroup == 32 ? 0 : half % 2 * 16);
+    const int8_t* q[2] = {args->xq.q + offset, kPlanes == 2 ? args->xq.low + offset : nullptr};
+    __m512i dot[kPlanes][kRows][kPanels];
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t start = first + r * groups;
+      const __m512i seed = Seed<kWeights>(args->xq, start + group, start * 2 + half);
+      for (int p = 0; p < kPanels; ++p) {
+        dot[kPlanes - 1][r][p] = seed;
+        if constexpr (kPlanes == 2) dot[0][r][p] = _mm512_setzero_si512();
+      }
+    }
+#pragma GCC unroll 8
+    for (int step = 0; step < kGroup / 4; ++step) {
+      __m512i quads[kPanels];
+      for (int p = 0; p < kPanels; ++p) quads[p] = LoadQuads<kWeights>(block[p], step);
+      for (int plane = 0; plane < kPlanes; ++plane) {
+        for (int r = 0; r < kRows; ++r) {
+          const __m512i x = Broadcast32(q[plane] + r * groups * 32 + step * 4);
+          for (int p = 0; p < kPanels; ++p) {
+            dot[plane][r][p] = _mm512_dpbusd_epi32(dot[plane][r][p], quads[p], x);
+          }
+        }
+      }
+    }
+    for (int p = 0; p < kPanels; ++p) {
+      const float* factors = reinterpret_cast<const float*>(block[p] + ValueBytes(kWeights));
+      const Vec scale = Load(factors);
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t at = first + r * groups + group;
+        __m512i whole = dot[kPlanes - 1][r][p];
+        if constexpr (kPlanes == 2) {
+          whole = _mm512_add_epi32(whole, _mm512_slli_epi32(dot[0][r][p], 8));
+        }
+        const Vec both = Mul(scale, Set(args->xq.scale[at]));
+        sum[r][p] = Fma(_mm512_cvtepi32_ps(whole), both, sum[r][p]);
+        if constexpr (HasMin(kWeights)) {
+          sum[r][p] = Fma(Load(factors + kPanelColumns), Set(args->xq.sum[at]), sum[r][p]);
+        }
+      }
+      block[p] += BlockBytes(kWeights);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kPanels; ++p) {
+      StoreOutput(args, row + r, (panel + p) * kPanelColumns, sum[r][p]);
+    }
+  }
+}
+
+template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
+static void IntRows(const MatmulArgs* args, int64_t row, int64_t panel) {
+  for (; row + kRows <= args->rows; row += kRows) {
+    IntTile<kWeights, kPlanes, kRows, kPanels>(args, row, panel);
+  }
+  if constexpr (kRows > 1) {
+    if (row < args->rows) IntRows<kWeights, kPlanes, FewerRows(kRows), kPanels>(args, row, panel);
+  }
+}
+
+template <IntWeights kWeights, int kPlanes>
+static void IntMatmul(const MatmulArgs* args) {
+  constexpr int kRows = 6 / kPlanes;  // x 2 panels: 12 int32 accumulators and as many sums
+  int64_t panel = args->panel_begin;
+  if (args->rows <= 2 / kPlanes) {
+    for (; panel + 4 <= args->panel_end; panel += 4) {
+      IntRows<kWeights, kPlanes, 2 / kPlanes, 4>(args, 0, panel);
+    }
+  }
+  for (; panel + 2 <= args->panel_end; panel += 2) {
+    IntRows<kWeights, kPlanes, kRows, 2>(args, 0, panel);
+  }
+  for (; panel < args->panel_end; ++panel) IntRows<kWeights, kPlanes, kRows, 1>(args, 0, panel);
+}
+
+}  // namespace
+}  // namespace tandem::ops
