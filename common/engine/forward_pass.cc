@@ -28,6 +28,11 @@ struct ForwardPass::Step {
   std::span<const ops::KvSlice> slices;  // over these rows
   float* hidden;                         // [rows, hidden]
   float* q;                              // [rows, num_heads, head_dim]
+  StageTimes* times;                     // or null
+
+  void Enter(Stage stage) const {
+    if (times != nullptr) times->Enter(share.index, stage);
+  }
 };
 
 StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const model::Model& model,
@@ -74,22 +79,30 @@ Status ForwardPass::Reserve(const Limits& limits) {
   return OkStatus();
 }
 
-void ForwardPass::Run(const BatchImage& image, StepObserver* observer) {
+void ForwardPass::Run(const BatchImage& image, StepObserver* observer, StageTimes* times) {
   pool_.Run([&](int thread_idx, int num_threads) {
     const Step step{image,          {thread_idx, num_threads}, image.num_rows(),
-                    image.slices(), hidden_.As<float>(),       q_.As<float>()};
+                    image.slices(), hidden_.As<float>(),       q_.As<float>(),
+                    times};
+    step.Enter(Stage::kEmbed);
     ops::EmbedRows(model_.weights().embedding, image.ids(), step.hidden, step.share);
     for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
       RunLayer(step, layer, observer);
     }
+    step.Enter(Stage::kOutside);
   });
+}
+
+void ForwardPass::Barrier(const Step& step) {
+  step.Enter(Stage::kWait);
+  pool_.Barrier();
 }
 
 void ForwardPass::RunLayer(const Step& step, std::int32_t layer, StepObserver* observer) {
   const model::LayerWeights& weights = model_.weights().layers[static_cast<std::size_t>(layer)];
   const ops::PagedKv kv = LayerKv(layer);
   ComputeKeysAndValues(step, weights, kv);
-  pool_.Barrier();
+  Barrier(step);
   if (step.share.index == 0 && observer != nullptr) observer->LayerComputed(kv::Layer(layer));
   const std::int32_t window = config_.windows[static_cast<std::size_t>(layer)];
   if (layer + 1 < config_.num_layers) {
@@ -97,7 +110,7 @@ void ForwardPass::RunLayer(const Step& step, std::int32_t layer, StepObserver* o
     FeedForward(step, weights);
   } else if (!step.image.sample_rows().empty()) {
     const Step sampled = GatherSampled(step);
-    pool_.Barrier();
+    Barrier(step);
     Attend(sampled, weights, kv, window);
     FeedForward(sampled, weights);
     ComputeLogits(sampled);
@@ -111,7 +124,9 @@ ForwardPass::Step ForwardPass::GatherSampled(const Step& step) {
                      static_cast<std::int64_t>(rows.size()),
                      step.image.sample_kv_slices(),
                      sampled_.As<float>(),
-                     sampled_q_.As<float>()};
+                     sampled_q_.As<float>(),
+                     step.times};
+  step.Enter(Stage::kEmbed);
   const auto copy = [&](const float* from, float* to, std::int64_t width, std::int64_t i) {
     std::memcpy(to + i * width, from + rows[static_cast<std::size_t>(i)] * width,
                 static_cast<std::size_t>(width) * sizeof(float));
@@ -133,16 +148,19 @@ void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeigh
   float* k = k_.As<float>();
   float* v = v_.As<float>();
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  step.Enter(Stage::kNorm);
   // Cut by rows like the operator that wrote hidden_ in the embedding; behind a barrier elsewhere.
   ops::RmsNorm(
       ops_,
       {.x = step.hidden, .weight = weights.attention_norm.data(), .eps = config_.rms_norm_eps}, x,
       step.share);
-  pool_.Barrier();
+  Barrier(step);
+  step.Enter(Stage::kQkv);
   ops::Matmul(ops_, weights.q, x, {.y = q, .bias = OrNull(weights.q_bias)}, step.share);
   ops::Matmul(ops_, weights.k, x, {.y = k, .bias = OrNull(weights.k_bias)}, step.share);
   ops::Matmul(ops_, weights.v, x, {.y = v, .bias = OrNull(weights.v_bias)}, step.share);
-  pool_.Barrier();
+  Barrier(step);
+  step.Enter(Stage::kStoreKv);
   // The rest is cut by rows: each thread goes on with the rows it has.
   ops::HeadNormArgs norm{.x = q,
                          .x_stride = q_stride,
@@ -175,6 +193,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
                          const ops::PagedKv& kv, std::int32_t window) {
   const std::int64_t stride = std::int64_t{config_.num_heads} * config_.head_dim;
   const ops::ActivationView x = activations_.View(step.rows, stride);
+  step.Enter(Stage::kAttention);
   ops::Attention(ops_, kv, step.slices,
                  {.q = step.q,
                   .q_stride = stride,
@@ -184,43 +203,51 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
                   .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
                   .window = window},
                  step.share);
-  pool_.Barrier();
+  Barrier(step);
   if (ops_.kernels().quantize_row != nullptr) {
+    step.Enter(Stage::kAttention);
     ops::Prepare(ops_, x, step.share);
-    pool_.Barrier();
+    Barrier(step);
   }
+  step.Enter(Stage::kOutput);
   ops::Matmul(ops_, weights.o, x,
               {.y = step.hidden, .bias = OrNull(weights.o_bias), .accumulate = true}, step.share);
-  pool_.Barrier();
+  Barrier(step);
 }
 
 void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weights) {
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  step.Enter(Stage::kNorm);
   ops::RmsNorm(ops_,
                {.x = step.hidden, .weight = weights.mlp_norm.data(), .eps = config_.rms_norm_eps},
                x, step.share);
-  pool_.Barrier();
+  Barrier(step);
   float* gate = gate_.As<float>();
   float* up = up_.As<float>();
+  step.Enter(Stage::kGateUp);
   ops::Matmul(ops_, weights.gate, x, {.y = gate, .bias = OrNull(weights.gate_bias)}, step.share);
   ops::Matmul(ops_, weights.up, x, {.y = up, .bias = OrNull(weights.up_bias)}, step.share);
-  pool_.Barrier();
+  Barrier(step);
   const ops::ActivationView inner = activations_.View(step.rows, config_.intermediate_size);
+  step.Enter(Stage::kActivate);
   ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, step.share);
-  pool_.Barrier();
+  Barrier(step);
+  step.Enter(Stage::kDown);
   ops::Matmul(ops_, weights.down, inner,
               {.y = step.hidden, .bias = OrNull(weights.down_bias), .accumulate = true},
               step.share);
-  pool_.Barrier();
+  Barrier(step);
 }
 
 void ForwardPass::ComputeLogits(const Step& step) {
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  step.Enter(Stage::kNorm);
   ops::RmsNorm(
       ops_,
       {.x = step.hidden, .weight = model_.weights().final_norm.data(), .eps = config_.rms_norm_eps},
       x, step.share);
-  pool_.Barrier();
+  Barrier(step);
+  step.Enter(Stage::kHead);
   ops::Matmul(ops_, model_.weights().head, x, {.y = logits_.As<float>()}, step.share);
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/units.h"
 #include "common/engine/batch_image.h"
 #include "common/engine/kv_arena.h"
+#include "common/engine/stage_times.h"
 #include "common/engine/step_observer.h"
 #include "common/model/model.h"
 #include "common/model/weights.h"
@@ -37,8 +38,8 @@ class ForwardPass {
   static StatusOr<std::unique_ptr<ForwardPass>> Create(const model::Model& model, KvArena& arena,
                                                        ThreadPool& pool, const Limits& limits);
 
-  // Requires: `image` is within the limits and has a row. `observer` may be null.
-  void Run(const BatchImage& image, StepObserver* observer);
+  // Requires: `image` is within the limits and has a row. `observer` and `times` may be null.
+  void Run(const BatchImage& image, StepObserver* observer, StageTimes* times);
 
   // Of sample row `index` of the last Run. [vocab_size]
   std::span<const float> logits(std::int64_t index) const;
@@ -49,6 +50,8 @@ class ForwardPass {
   ForwardPass(const model::Model& model, KvArena& arena, ThreadPool& pool);
   Status Reserve(const Limits& limits);
 
+  // pool_.Barrier(), counted as waiting.
+  void Barrier(const Step& step);
   void RunLayer(const Step& step, std::int32_t layer, StepObserver* observer);
   // Copies the rows that are sampled next to one another: all that is left to compute once the last
   // layer's keys and values are stored.

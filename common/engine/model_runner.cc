@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/thread_pool.h"
 #include "common/engine/batch_image.h"
 #include "common/engine/forward_pass.h"
@@ -87,13 +88,14 @@ class ModelRunner::Impl {
     sampled_.clear();
     TANDEM_RETURN_IF_ERROR(image_.Set(batch));
     if (image_.num_rows() == 0) return Sampled(sampled_);
-    forward_->Run(image_, observer);
+    forward_->Run(image_, observer, times_);
     ReportLogits(batch);
     TANDEM_RETURN_IF_ERROR(SampleAll(batch));
     return Sampled(sampled_);
   }
 
   void set_sink(LogitsSink* sink) { sink_ = sink; }
+  void set_times(StageTimes* times) { times_ = times; }
   const Options& options() const { return options_; }
   const model::Model& model() const { return model_; }
 
@@ -115,6 +117,7 @@ class ModelRunner::Impl {
     if (count == 0) return OkStatus();
     sampled_.resize(count);
     pool_.Run([&](int thread_idx, int num_threads) {
+      if (times_ != nullptr) times_->Enter(thread_idx, Stage::kSample);
       Sampler& sampler = samplers_[static_cast<std::size_t>(thread_idx)];
       for (auto i = static_cast<std::size_t>(thread_idx); i < count;
            i += static_cast<std::size_t>(num_threads)) {
@@ -124,6 +127,7 @@ class ModelRunner::Impl {
         sample_status_[i] = choice.status();
         if (choice.ok()) sampled_[i] = {slice.tag, choice->token, choice->logprob};
       }
+      if (times_ != nullptr) times_->Enter(thread_idx, Stage::kOutside);
     });
     for (std::size_t i = 0; i < count; ++i) {
       if (sample_status_[i].ok()) continue;
@@ -142,6 +146,7 @@ class ModelRunner::Impl {
   std::vector<Status> sample_status_;
   std::vector<sequence::SampledToken> sampled_;
   LogitsSink* sink_ = nullptr;
+  StageTimes* times_ = nullptr;
 };
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const model::Model& model,
@@ -170,6 +175,10 @@ StatusOr<Sampled> ModelRunner::Step(const sequence::Batch& batch) {
 }
 
 void ModelRunner::SetLogitsSink(LogitsSink* sink) { impl_->set_sink(sink); }
+void ModelRunner::SetStageTimes(StageTimes* times) {
+  TANDEM_CHECK(times == nullptr || times->num_threads() >= impl_->options().threads);
+  impl_->set_times(times);
+}
 const ModelRunner::Options& ModelRunner::options() const { return impl_->options(); }
 const model::Model& ModelRunner::model() const { return impl_->model(); }
 std::string_view ModelRunner::numerics_class() const { return impl_->model().numerics_class(); }

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/engine/kv_arena.h"
+#include "common/engine/stage_times.h"
 #include "common/engine/step_observer.h"
 #include "common/kv/ids.h"
 #include "common/kv/layout.h"
@@ -60,6 +61,9 @@ class ModelRunner {
 
   // Null takes the sink away. It outlives its use.
   void SetLogitsSink(LogitsSink* sink);
+  // Null stops the clocks. Requires: one thread's times for each of options().threads; outlives its
+  // use.
+  void SetStageTimes(StageTimes* times);
 
   const Options& options() const;
   const model::Model& model() const;

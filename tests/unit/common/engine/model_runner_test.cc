@@ -87,6 +87,25 @@ TEST_F(ModelRunnerTest, SamplesOnlyWhereASliceAsks) {
   EXPECT_TRUE(sampled->empty());
 }
 
+TEST_F(ModelRunnerTest, CountsTheStagesOfAStepOnEveryThread) {
+  StageTimes times(2);
+  runner_->SetStageTimes(&times);
+  sequence::Batch batch;
+  batch.slices.push_back(SliceOf(tokens_));
+  ASSERT_TRUE(runner_->Step(batch).ok());
+  for (int thread = 0; thread < 2; ++thread) {
+    for (const Stage stage : {Stage::kEmbed, Stage::kNorm, Stage::kQkv, Stage::kStoreKv,
+                              Stage::kAttention, Stage::kOutput, Stage::kGateUp, Stage::kDown,
+                              Stage::kHead, Stage::kSample, Stage::kWait}) {
+      EXPECT_GT(times.Of(thread, stage).count(), 0) << thread << " " << Name(stage);
+    }
+  }
+  times.Reset();
+  runner_->SetStageTimes(nullptr);
+  ASSERT_TRUE(runner_->Step(batch).ok());
+  EXPECT_EQ(times.Of(0, Stage::kQkv).count(), 0);
+}
+
 TEST_F(ModelRunnerTest, ABatchOfNothingIsFine) {
   auto sampled = runner_->Step(sequence::Batch{});
   ASSERT_TRUE(sampled.ok());
