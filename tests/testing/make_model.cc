@@ -2,7 +2,7 @@
 //   make_test_model ARCH gguf|hf PATH [KEY=VALUE…]   random weights; ARCH: llama, mistral, qwen2,
 //   qwen3;
 //                                                    keys: dtype, seed, layers, hidden, heads,
-//                                                    context
+//                                                    kv_heads, head_dim, ff, vocab, context
 //   make_test_model MODEL.bin,TOK.bin gguf|hf PATH [dtype=DTYPE]   llama2.c's files
 #include <fmt/format.h>
 
@@ -48,10 +48,11 @@ Status Apply(const std::string& setting, Settings& settings) {
     return InvalidArgument("no dtype {}", value);
   }
   const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
-  const std::map<std::string, int*> sizes = {{"layers", &settings.spec.layers},
-                                             {"hidden", &settings.spec.hidden},
-                                             {"heads", &settings.spec.heads},
-                                             {"context", &settings.spec.context}};
+  const std::map<std::string, int*> sizes = {
+      {"layers", &settings.spec.layers},     {"hidden", &settings.spec.hidden},
+      {"heads", &settings.spec.heads},       {"kv_heads", &settings.spec.kv_heads},
+      {"head_dim", &settings.spec.head_dim}, {"ff", &settings.spec.ff},
+      {"vocab", &settings.spec.vocab},       {"context", &settings.spec.context}};
   if (key == "seed") {
     settings.generator.seed = number;
   } else if (auto size = sizes.find(key); size != sizes.end() && number > 0 && number < 1 << 20) {

@@ -1,145 +1,159 @@
-// Prints what one engine does on this machine: prefill of 512 tokens, decode of 1 and of 8
-// sequences.
-//   engine_bench [MODEL] [THREADS] [NUMERICS]      defaults: SmolLM2 from the model cache, 2, auto
-// Medians of five rounds. Run it alone on the machine: flock /tmp/bench.lock engine_bench; where
-// others compute as well, under chrt -r 10 (root), or its barriers wait for their time slices.
+// Measures one engine on this machine: prompts, generation at several batch sizes, where the time
+// goes, and what the machine could do at most. `engine_bench --help` lists the flags. Run it alone
+// on the machine, or its barriers wait for other programs' time slices.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json/serialize.hpp>
+#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "common/base/check.h"
-#include "common/device/cpu/cpu_device.h"
-#include "common/engine/model_runner.h"
+#include "common/config/program_options.h"
+#include "tests/bench/engine/engine_load.h"
+#include "tests/bench/engine/engine_report.h"
 #include "tests/testing/paths.h"
 
-namespace tandem {
+namespace tandem::bench {
 namespace {
 
-constexpr int kRounds = 5;
-constexpr int kPrompt = 512;
-constexpr int kDecodePrompt = 128;
-constexpr int kDecodeSteps = 64;
+constexpr int kMostTokens = 1 << 16;
 
-using Clock = std::chrono::steady_clock;
+struct Flags {
+  std::string model;
+  std::string numerics = "auto";
+  int threads = 2;
+  std::vector<std::string> prefill = {"512", "2048"};
+  std::vector<std::string> decode = {"1", "8", "32"};
+  int decode_prompt = 128;
+  int decode_steps = 64;
+  int chunk = 512;
+  int rounds = 5;
+  bool profile = false;
+  bool ceiling = false;
+  bool json = false;
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-class Bench {
- public:
-  Bench(const model::Model& model, engine::KvArena& arena, engine::ModelRunner& runner)
-      : model_(model), arena_(arena), runner_(runner) {}
-
-  // Seconds of one prefill of `count` tokens of sequence `index`, at the front of its blocks.
-  double Prefill(int index, int count) {
-    TokenIds tokens;
-    for (int i = 0; i < count; ++i) {
-      tokens.push_back(TokenId((i * 7919 + index) % model_.config().vocab_size));
-    }
-    const auto table = Table(index);
-    sequence::Batch batch;
-    batch.slices.push_back(
-        {.tag = sequence::SliceTag(0), .tokens = tokens, .block_table = table, .sample = &greedy_});
-    const auto start = Clock::now();
-    TANDEM_CHECK(runner_.Step(batch).ok());
-    return SecondsSince(start);
+  void Register(config::ProgramOptions& options) {
+    using namespace config;
+    options.Add("model", "PATH", "GGUF file or folder (SmolLM2 from the model cache)",
+                Text(&model));
+    options.Add("numerics", "CLASS", "numerics class, or auto", Text(&numerics));
+    options.Add("threads", "N", "threads that compute", Int(&threads, 1, 1024));
+    options.Add("prefill", "N,…", "lengths of prompts in tokens", List(&prefill));
+    options.Add("decode", "N,…", "numbers of sequences that generate together", List(&decode));
+    options.Add("decode-prompt", "N", "tokens before a sequence generates",
+                Int(&decode_prompt, 1, kMostTokens));
+    options.Add("decode-steps", "N", "tokens that each generates", Int(&decode_steps, 1, 4096));
+    options.Add("chunk", "N", "prompt tokens a step", Int(&chunk, 1, kMostTokens));
+    options.Add("rounds", "N", "of all cases in turn; medians of these", Int(&rounds, 1, 1000));
+    options.Add("profile", "", "one more round with the time of each stage", Switch(&profile));
+    options.Add("ceiling", "", "also measure what the machine can do", Switch(&ceiling));
+    options.Add("json", "", "print JSON", Switch(&json));
   }
-
-  // Seconds of kDecodeSteps steps of `sequences` sequences.
-  double Decode(int sequences) {
-    std::vector<TokenIds> next(static_cast<std::size_t>(sequences), TokenIds{TokenId(5)});
-    std::vector<std::vector<kv::BlockId>> tables;
-    for (int i = 0; i < sequences; ++i) {
-      Prefill(i, kDecodePrompt);
-      tables.push_back(Table(i));
-    }
-    const auto start = Clock::now();
-    for (int step = 0; step < kDecodeSteps; ++step) {
-      sequence::Batch batch;
-      for (std::size_t i = 0; i < next.size(); ++i) {
-        batch.slices.push_back({.tag = sequence::SliceTag(i),
-                                .first = TokenIndex(kDecodePrompt + step),
-                                .tokens = next[i],
-                                .block_table = tables[i],
-                                .sample = &greedy_,
-                                .position = Position(step)});
-      }
-      auto sampled = runner_.Step(batch);
-      TANDEM_CHECK(sampled.ok());
-      for (const auto& token : *sampled) next[token.tag.value()] = {token.token};
-    }
-    return SecondsSince(start);
-  }
-
- private:
-  std::vector<kv::BlockId> Table(int index) const {
-    const int blocks = (kPrompt + kDecodeSteps) / arena_.layout().block_size;
-    std::vector<kv::BlockId> table;
-    for (int i = 0; i < blocks; ++i) table.push_back(kv::BlockId(index * blocks + i));
-    return table;
-  }
-
-  const model::Model& model_;
-  engine::KvArena& arena_;
-  engine::ModelRunner& runner_;
-  sequence::SamplingParams greedy_{.temperature = 0, .stop_token_ids = {}};
 };
 
-int Main(const std::vector<std::string>& args) {
-  const auto cached = testing::SmolLm2Path();
-  if (args.empty() && !cached) {
-    fmt::print(stderr, "engine_bench: no model: give its path, or run deploy/quickstart once\n");
+StatusOr<std::vector<int>> Numbers(std::string_view flag, const std::vector<std::string>& texts) {
+  std::vector<int> numbers;
+  for (const std::string& text : texts) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
+        number > kMostTokens) {
+      return InvalidArgument("--{} has '{}', must be numbers from 1 to {}", flag, text,
+                             kMostTokens);
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Rounds of every case, then the profiles.
+std::vector<CaseResult> RunCases(const model::Model& model, const Flags& flags,
+                                 const std::vector<int>& prefill, const std::vector<int>& decode) {
+  EngineLoad::Options options{.threads = flags.threads,
+                              .chunk = flags.chunk,
+                              .max_sequences = 1,
+                              .max_tokens = flags.decode_prompt + flags.decode_steps};
+  for (const int tokens : prefill) options.max_tokens = std::max(options.max_tokens, tokens);
+  for (const int sequences : decode) {
+    options.max_sequences = std::max(options.max_sequences, sequences);
+    options.max_tokens =
+        std::max(options.max_tokens, sequences * (flags.decode_prompt + flags.decode_steps));
+  }
+  EngineLoad load(model, options);
+  std::vector<CaseResult> results;
+  for (const int n : prefill) results.push_back({fmt::format("prefill {}", n), {}, {}});
+  for (const int n : decode) results.push_back({fmt::format("decode {}", n), {}, {}});
+  const auto seconds_of = [&](std::size_t index) {
+    if (index < prefill.size()) return load.Prefill(prefill[index]);
+    return load.Decode(decode[index - prefill.size()], flags.decode_prompt, flags.decode_steps);
+  };
+  const auto tokens_of = [&](std::size_t index) {
+    return index < prefill.size() ? prefill[index]
+                                  : decode[index - prefill.size()] * flags.decode_steps;
+  };
+  load.Prefill(std::min(options.max_tokens, flags.chunk));  // pages touched, clocks up
+  for (int round = 0; round < flags.rounds; ++round) {
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      results[i].tokens_per_s.push_back(tokens_of(i) / seconds_of(i));
+    }
+  }
+  if (!flags.profile) return results;
+  engine::StageTimes times(flags.threads);
+  load.SetStageTimes(&times);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const double seconds = seconds_of(i);
+    results[i].profile = ProfileOf(seconds, times, load.work());
+  }
+  return results;
+}
+
+Status Run(const Flags& flags) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int> prefill, Numbers("prefill", flags.prefill));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int> decode, Numbers("decode", flags.decode));
+  std::string path = flags.model;
+  if (path.empty()) path = testing::SmolLm2Path().value_or("");
+  if (path.empty()) return NotFound("no model: give --model, or run deploy/quickstart once");
+  const auto begin = std::chrono::steady_clock::now();
+  TANDEM_ASSIGN_OR_RETURN(const auto model, model::Model::Load(path, {.numerics = flags.numerics,
+                                                                      .threads = flags.threads,
+                                                                      .progress = nullptr}));
+  EngineReport report;
+  report.model = model->config().ToString();
+  report.numerics_class = std::string(model->numerics_class());
+  report.threads = flags.threads;
+  report.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  report.packed_mb = static_cast<double>(model->packed_bytes().value()) * 1e-6;
+  report.cases = RunCases(*model, flags, prefill, decode);
+  if (flags.ceiling) {
+    const std::int64_t bytes =
+        std::max<std::int64_t>(StageWork(*model).weight_bytes_per_step(), 1 << 20);
+    TANDEM_ASSIGN_OR_RETURN(report.ceiling, MeasureCeiling(bytes, flags.threads));
+  }
+  fmt::print("{}", flags.json ? boost::json::serialize(report.ToJson()) + "\n" : report.ToText());
+  return OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  config::ProgramOptions options("engine_bench", "Measures one engine on this machine.");
+  flags.Register(options);
+  const auto outcome = options.Parse(argc, argv);
+  if (!outcome.ok()) {
+    fmt::print(stderr, "engine_bench: {}\n", FromAbsl(outcome.status().message()));
+    return 2;
+  }
+  if (*outcome == config::ProgramOptions::Outcome::kShown) return 0;
+  if (const Status status = Run(flags); !status.ok()) {
+    fmt::print(stderr, "engine_bench: {}\n", FromAbsl(status.message()));
     return 1;
   }
-  const std::string path = args.empty() ? *cached : args[0];
-  const int threads = args.size() > 1 ? std::atoi(args[1].c_str()) : 2;
-  const std::string numerics = args.size() > 2 ? args[2] : "auto";
-  const auto begin = Clock::now();
-  auto model =
-      model::Model::Load(path, {.numerics = numerics, .threads = threads, .progress = nullptr});
-  if (!model.ok()) {
-    fmt::print(stderr, "engine_bench: {}\n", FromAbsl(model.status().message()));
-    return 1;
-  }
-  fmt::print("{}\nclass {}, {} threads, loaded in {:.2f} s, {} MB packed\n",
-             (*model)->config().ToString(), (*model)->numerics_class(), threads,
-             SecondsSince(begin), (*model)->packed_bytes().value() / 1000000);
-  device::CpuDevice device;
-  auto arena =
-      engine::KvArena::Allocate(engine::KvLayoutOf(**model), kv::BlockCount(8 * 36), device);
-  TANDEM_CHECK(arena.ok());
-  auto runner = engine::ModelRunner::Create(
-      **model, *arena,
-      {.max_tokens_per_step = TokenCount(512), .max_slices = 8, .threads = threads});
-  TANDEM_CHECK(runner.ok());
-  Bench bench(**model, *arena, **runner);
-  std::vector<double> prefill;
-  std::vector<double> one;
-  std::vector<double> eight;
-  for (int round = 0; round < kRounds; ++round) {
-    prefill.push_back(kPrompt / bench.Prefill(0, kPrompt));
-    one.push_back(kDecodeSteps / bench.Decode(1));
-    eight.push_back(8 * kDecodeSteps / bench.Decode(8));
-  }
-  fmt::print("prefill {} tokens: {:.0f} tokens/s\n", kPrompt, Median(prefill));
-  fmt::print("decode, 1 sequence: {:.1f} tokens/s; 8 sequences: {:.1f} tokens/s together\n",
-             Median(one), Median(eight));
   return 0;
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bench
 
-int main(int argc, char** argv) {
-  return tandem::Main(std::vector<std::string>(argv + 1, argv + argc));
-}
+int main(int argc, char** argv) { return tandem::bench::Main(argc, argv); }
