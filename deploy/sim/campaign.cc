@@ -35,7 +35,17 @@ void Add(const SimReport& report, std::uint64_t seed, Part& part) {
   ++sum.histories;
   sum.events += report.events;
   part.events.push_back(report.events);
-  part.pauses.emplace_back(report.pause_max, seed);
+  Duration longest{0};
+  for (const StreamPause& pause : report.pauses) longest = std::max(longest, pause.beyond);
+  part.pauses.emplace_back(longest, seed);
+  if (report.calm_wait_max > sum.calm_wait_max) {
+    sum.calm_wait_max = report.calm_wait_max;
+    sum.calm_wait_seed = seed;
+  }
+  if (report.settled_after > sum.settled_max) {
+    sum.settled_max = report.settled_after;
+    sum.settled_seed = seed;
+  }
   for (std::size_t i = 0; i < kFaultKinds; ++i) sum.faults[i] += report.faults[i];
   sum.done += report.done;
   sum.cancelled += report.cancelled;
@@ -60,6 +70,14 @@ void Merge(const CampaignSummary& from, CampaignSummary& into) {
   into.placed_again += from.placed_again;
   into.repeats += from.repeats;
   into.repeats_different += from.repeats_different;
+  if (from.calm_wait_max > into.calm_wait_max) {
+    into.calm_wait_max = from.calm_wait_max;
+    into.calm_wait_seed = from.calm_wait_seed;
+  }
+  if (from.settled_max > into.settled_max) {
+    into.settled_max = from.settled_max;
+    into.settled_seed = from.settled_seed;
+  }
   into.failures.insert(into.failures.end(), from.failures.begin(), from.failures.end());
 }
 
@@ -116,11 +134,14 @@ std::string CampaignSummary::ToString() const {
       "{} histories, {} events (median {} each) in {:.1f} s: {:.0f} events/s\n"
       "{} requests done, {} cancelled, {} failed as excused, {} ended with their router; "
       "{} attempts, {} placed again, {} repeats, {} different\n"
-      "longest pause of a history, virtual: median {:.3f} s, p99 {:.3f} s, max {:.3f} s (seed {})\n"
-      "faults:",
+      "longest pause of a history beyond re-prefill and time without a pair: median {:.3f} s, "
+      "p99 {:.3f} s, max {:.3f} s (seed {})\n"
+      "longest wait while all was calm {:.3f} s (seed {}); all given back after at most {:.1f} s "
+      "(seed {})\nfaults:",
       histories, events, median_events, ToSeconds(took), events_per_second(), done, cancelled,
       failed, cut, attempts, placed_again, repeats, repeats_different, ToSeconds(pause_median),
-      ToSeconds(pause_p99), ToSeconds(pause_max), pause_max_seed);
+      ToSeconds(pause_p99), ToSeconds(pause_max), pause_max_seed, ToSeconds(calm_wait_max),
+      calm_wait_seed, ToSeconds(settled_max), settled_seed);
   for (std::size_t i = 0; i < kFaultKinds; ++i) {
     out += fmt::format(" {} {}", sim::ToString(static_cast<FaultKind>(i)), faults[i]);
   }

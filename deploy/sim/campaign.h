@@ -31,11 +31,18 @@ struct CampaignSummary {
   std::uint64_t events = 0;
   std::uint64_t median_events = 0;  // per history
   Duration took{0};                 // wall clock
-  // Of each history's longest pause, in virtual time.
+  // In virtual time, of each history's longest pause, less the time its prompt was computed and the
+  // time no pair worked.
   Duration pause_median{0};
   Duration pause_p99{0};
   Duration pause_max{0};
   std::uint64_t pause_max_seed = 0;
+  // The longest wait for a position while a pair worked and nothing went wrong, and the longest
+  // time after the last end and fault until all was given back.
+  Duration calm_wait_max{0};
+  std::uint64_t calm_wait_seed = 0;
+  Duration settled_max{0};
+  std::uint64_t settled_seed = 0;
   std::array<std::int64_t, kFaultKinds> faults{};
   std::int64_t done = 0;
   std::int64_t cancelled = 0;

@@ -15,7 +15,7 @@ using handoff::Role;
 constexpr Duration kWarmUp = std::chrono::milliseconds(600);  // first probes and heartbeats
 constexpr Duration kTooLong = std::chrono::minutes(10);       // of virtual time: a hang
 constexpr Duration kSettleStep = std::chrono::milliseconds(100);
-constexpr Duration kSettleMost = std::chrono::seconds(30);
+constexpr Duration kSettleMost = std::chrono::seconds(4);  // after the last end and fault
 constexpr Duration kSupervisorRestarts = std::chrono::milliseconds(300);
 
 Hash128 ModelOf() {
@@ -42,9 +42,10 @@ Cluster::Cluster(const SimOptions& options)
       model_(ModelOf()),
       layout_(LayoutOf(options)),
       workload_(world_, options_, model_,
-                [this](const Workload::Client& client, const Status& status) {
-                  return Excuses(client, status);
-                }) {
+                {.excuse = [this](const Workload::Client& client,
+                                  const Status& status) { return Excuses(client, status); },
+                 .calm_since = [this] { return CalmSince(); },
+                 .ill_within = [this](Time from, Time to) { return IllWithin(from, to); }}) {
   AddSlot(Role::kRouter, 0);
   for (std::int32_t i = 0; i < options.decode_nodes; ++i) AddSlot(Role::kDecode, i);
   for (std::int32_t i = 0; i < options.prefill_nodes; ++i) AddSlot(Role::kPrefill, i);
@@ -117,7 +118,7 @@ void Cluster::StartLife(Slot& slot) {
     SetRouterNodes();
     workload_.SetRouter(static_cast<RouterProcess*>(slot.current));
   }
-  UpdateHealth();
+  Disturbed();
 }
 
 // A process has ended: what its clients see, and its next life.
@@ -128,7 +129,7 @@ void Cluster::Ended(Slot& slot, bool killed) {
   } else if (killed) {
     deaths_.push_back(world_.loop.now());
   }
-  UpdateHealth();
+  Disturbed();
   if (slot.removed || slot.restart_after == Duration::zero()) return;
   FireFor(slot.restart_after, [this, &slot] { StartLife(slot); });
 }
@@ -180,14 +181,15 @@ bool Cluster::RunUntilFinished() {
 
 // What the ends left on the wire comes in, faults end, leases run out; then nothing may be left.
 void Cluster::Settle() {
-  const Time most = world_.loop.now() + kSettleMost;
+  const Time ended = world_.loop.now();
   std::string left;
   do {
     const Time until = world_.loop.now() + kSettleStep;
     while (world_.violation.empty() && world_.loop.Step(until)) CheckTouched();
     world_.loop.AdvanceTo(until);
     left = under_way_ > 0 ? "faults under way" : LeftInBooks();
-  } while (world_.violation.empty() && !left.empty() && world_.loop.now() < most);
+    settled_after_ = world_.loop.now() - std::max(ended, disturbed_at_);
+  } while (world_.violation.empty() && !left.empty() && settled_after_ < kSettleMost);
   if (!left.empty()) world_.Violate("left at the end: " + left);
 }
 
@@ -240,7 +242,9 @@ SimReport Cluster::Report() {
   report.cancelled = workload_.cancelled();
   report.failed = workload_.failed();
   report.cut = workload_.cut();
-  report.pause_max = workload_.pause_max();
+  report.pauses = workload_.Pauses();
+  report.calm_wait_max = workload_.calm_wait_max();
+  report.settled_after = settled_after_;
   for (auto& life : lives_) {
     if (auto* router = dynamic_cast<RouterProcess*>(life.get())) {
       report.router = router->core().stats();

@@ -61,6 +61,9 @@ class Cluster {
   // cluster_health.cc: whether a request could have ended well.
   bool PairIsHealthy(const Slot& prefill, const Slot& decode);
   void UpdateHealth();
+  void Disturbed();  // by a fault, or the end of one
+  Time CalmSince() const;
+  Duration IllWithin(Time from, Time to) const;
   bool Excuses(const Workload::Client& client, const Status& status);
   Duration LongestHealth(Time since);
   std::int32_t DeathsSince(Time time) const;
@@ -79,6 +82,8 @@ class Cluster {
   std::array<std::int32_t, kFaultKinds> fired_{};
   std::int32_t under_way_ = 0;  // faults that have not ended, restarts to come
   std::vector<Time> deaths_;    // of workers that were killed
+  Time disturbed_at_{};
+  Duration settled_after_{0};
   bool healthy_ = false;
   Time healthy_since_{};
   std::vector<std::pair<Time, Time>> health_;  // past spans

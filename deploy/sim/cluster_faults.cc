@@ -45,6 +45,7 @@ void Cluster::ScheduleFaults() {
       case FaultKind::kFewBlocks:  // from the start
       case FaultKind::kFullQueue:
       case FaultKind::kPoison:
+      case FaultKind::kHopeless:
         ++fired_[static_cast<std::size_t>(fault.kind)];
         break;
       default:
@@ -76,12 +77,13 @@ void Cluster::FireFor(Duration length, std::function<void()> end) {
   world_.loop.After(length, [this, end = std::move(end)] {
     --under_way_;
     end();
-    UpdateHealth();
+    Disturbed();
   });
 }
 
 void Cluster::Fire(const Fault& fault) {
   world_.Trace([&] { return fmt::format("fault: {}", ToString(fault)); });
+  workload_.FaultBegins();
   bool happened = false;
   if (fault.kind == FaultKind::kAdd) {
     const Role role = fault.target == "prefill" ? Role::kPrefill : Role::kDecode;
@@ -98,7 +100,7 @@ void Cluster::Fire(const Fault& fault) {
     happened = FireOnClient(fault);
   }
   if (happened) ++fired_[static_cast<std::size_t>(fault.kind)];
-  UpdateHealth();
+  Disturbed();
 }
 
 bool Cluster::FireOnPair(const Fault& fault) {
@@ -109,6 +111,9 @@ bool Cluster::FireOnPair(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kCut:
       network_.Cut(from, to);
+      if (fault.length == Duration::zero()) return true;
+      network_.Refuse(from, to);
+      FireFor(fault.length, [this, from, to] { network_.StopRefusing(from, to); });
       return true;
     case FaultKind::kPartition:
       network_.Block(from, to);
@@ -117,6 +122,10 @@ bool Cluster::FireOnPair(const Fault& fault) {
     case FaultKind::kSlowLink:
       network_.SetSlowness(from, to, std::max(fault.count, 1));
       FireFor(fault.length, [this, from, to] { network_.SetSlowness(from, to, 1); });
+      return true;
+    case FaultKind::kLag:
+      network_.SetLag(from, to, std::max(fault.count, 1));
+      FireFor(fault.length, [this, from, to] { network_.SetLag(from, to, 1); });
       return true;
     default:
       return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "deploy/sim/cluster.h"
+#include "deploy/sim/token_model.h"
 
 namespace tandem::sim {
 namespace {
@@ -30,7 +31,7 @@ bool Cluster::PairIsHealthy(const Slot& prefill, const Slot& decode) {
   const std::int32_t r = router.current->host(), p = prefill.current->host(),
                      d = decode.current->host();
   for (const auto& [a, b] : {std::pair(r, p), std::pair(r, d), std::pair(p, d)}) {
-    if (network_.Blocked(a, b) || network_.Slow(a, b)) return false;
+    if (network_.Blocked(a, b) || network_.Slow(a, b) || network_.Refuses(a, b)) return false;
   }
   return true;
 }
@@ -52,6 +53,31 @@ void Cluster::UpdateHealth() {
   }
 }
 
+void Cluster::Disturbed() {
+  disturbed_at_ = world_.loop.now();
+  UpdateHealth();
+}
+
+// Since when a pair works and nothing goes wrong; kNever: one of the two is not so.
+Time Cluster::CalmSince() const {
+  if (!healthy_ || under_way_ > 0) return kNever;
+  for (const auto& slot : slots_) {
+    if (slot->current != nullptr && slot->draining) return kNever;
+  }
+  return std::max(healthy_since_, disturbed_at_);
+}
+
+// Of (from, to), how long no pair worked.
+Duration Cluster::IllWithin(Time from, Time to) const {
+  Duration well{0};
+  auto add = [&](Time begin, Time end) {
+    well += std::max(std::min(end, to) - std::max(begin, from), Duration(0));
+  };
+  for (const auto& [begin, end] : health_) add(begin, end);
+  if (healthy_) add(healthy_since_, to);
+  return to - from - well;
+}
+
 Duration Cluster::LongestHealth(Time since) {
   Duration longest{0};
   for (const auto& [from, to] : health_) longest = std::max(longest, to - std::max(from, since));
@@ -65,8 +91,11 @@ std::int32_t Cluster::DeathsSince(Time time) const {
       std::count_if(deaths_.begin(), deaths_.end(), [&](Time at) { return at + kNoticed >= time; });
   std::int32_t disturbed = 0;
   for (FaultKind kind : {FaultKind::kStop, FaultKind::kCut, FaultKind::kPartition, FaultKind::kMute,
-                         FaultKind::kClockJump}) {
+                         FaultKind::kClockJump, FaultKind::kDrain, FaultKind::kRemove}) {
     disturbed += fired_[static_cast<std::size_t>(kind)];
+  }
+  for (const Fault& fault : options_.faults) {
+    if (fault.kind == FaultKind::kCut && fault.length > Duration::zero()) ++disturbed;
   }
   return static_cast<std::int32_t>(deaths) + std::max(disturbed - 1, 0);
 }
@@ -88,6 +117,7 @@ bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
       return deaths >= handoff::kDeathsMax && alone >= handoff::kDeathsMax - handoff::kDeathsShared;
     }
     case absl::StatusCode::kUnavailable:  // attempts without progress
+      if (IsMarked(client.spec.params.seed, kHopelessSeed)) return true;
       return CountIn(FaultKind::kCorrupt) + CountIn(FaultKind::kFailedStep) +
                  2 * CountIn(FaultKind::kClockJump) >=
              handoff::kFruitlessAttemptsMax;

@@ -212,6 +212,7 @@ void DecodeProcess::FinishReceive(Process& from, const DataPart& part) {
 // --- the engine
 
 void DecodeProcess::RunStep(const decode_node::StartStep& action) {
+  if (core_.stats().routers == 0) Broken("computes for a router that it has lost");
   Duration took = timing_.step_fixed;
   for (const sequence::Slice& slice : action.batch->slices) {
     took += timing_.step_per_sequence;
@@ -236,6 +237,7 @@ void DecodeProcess::FinishStep(const decode_node::StartStep& action, Duration to
   }
   std::vector<sequence::SampledToken> results;
   for (const sequence::Slice& slice : action.batch->slices) {
+    if (Hopeless(slice.sample->seed, handoff::Role::kDecode)) continue;
     const std::int32_t index = slice.first.value();
     std::uint64_t sum = 0;
     for (std::int32_t layer = 0; layer < config_.layout.num_layers; ++layer) {
@@ -271,6 +273,9 @@ void DecodeProcess::CheckJoined(const PlacementKey& key) {
 
 void DecodeProcess::CheckAfterEvent() {
   const decode_node::DecodeStats s = core_.stats();
+  if (s.routers == 0 && s.reserved + s.leases > 0) {
+    Broken("keeps reservations for a router that it is not connected to");
+  }
   if (s.blocks.free + s.blocks.used + s.blocks.cached + s.blocks.quarantined != s.blocks.total) {
     Broken("the blocks' states do not add up");
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 namespace tandem::sim {
 namespace {
@@ -15,10 +16,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::array<std::string_view, kFaultKinds> kNames = {
-    "crash",       "stop",        "cut",         "partition",  "slow-link",
-    "slow-worker", "slow-client", "client-gone", "failed-put", "failed-step",
-    "corrupt",     "mute",        "clock-jump",  "few-blocks", "full-queue",
-    "poison",      "drain",       "remove",      "add"};
+    "crash",       "stop",        "cut",        "partition",   "slow-link", "lag",    "slow-worker",
+    "slow-client", "client-gone", "failed-put", "failed-step", "corrupt",   "mute",   "clock-jump",
+    "few-blocks",  "full-queue",  "poison",     "hopeless",    "drain",     "remove", "add"};
 
 std::string Show(Duration duration) {
   const auto us = std::chrono::duration_cast<microseconds>(duration).count();
@@ -105,7 +105,7 @@ StatusOr<Fault> ParseFault(std::string_view text) {
   if (!has_time) return wrong("has no @WHEN");
   if (fault.target.empty()) return wrong("has no target");
   const bool pair = fault.kind == FaultKind::kCut || fault.kind == FaultKind::kPartition ||
-                    fault.kind == FaultKind::kSlowLink;
+                    fault.kind == FaultKind::kSlowLink || fault.kind == FaultKind::kLag;
   if (pair != !fault.other.empty()) return wrong(pair ? "wants two targets" : "wants one target");
   return fault;
 }
@@ -209,12 +209,12 @@ class Drawer {
     if (roll < 46) return FaultKind::kCut;
     if (roll < 56) return FaultKind::kPartition;
     constexpr std::array kRest = {
-        FaultKind::kSlowLink,   FaultKind::kSlowWorker, FaultKind::kSlowClient,
-        FaultKind::kClientGone, FaultKind::kFailedPut,  FaultKind::kFailedStep,
-        FaultKind::kCorrupt,    FaultKind::kMute,       FaultKind::kClockJump,
-        FaultKind::kFewBlocks,  FaultKind::kFullQueue,  FaultKind::kPoison,
-        FaultKind::kDrain,      FaultKind::kDrain,      FaultKind::kRemove,
-        FaultKind::kAdd};
+        FaultKind::kSlowLink,   FaultKind::kLag,        FaultKind::kHopeless,
+        FaultKind::kSlowWorker, FaultKind::kSlowClient, FaultKind::kClientGone,
+        FaultKind::kFailedPut,  FaultKind::kFailedStep, FaultKind::kCorrupt,
+        FaultKind::kMute,       FaultKind::kClockJump,  FaultKind::kFewBlocks,
+        FaultKind::kFullQueue,  FaultKind::kPoison,     FaultKind::kDrain,
+        FaultKind::kDrain,      FaultKind::kRemove,     FaultKind::kAdd};
     return kRest[Below(kRest.size())];
   }
 
@@ -233,6 +233,7 @@ class Drawer {
         break;
       case FaultKind::kCut:
         Pair(fault);
+        if (Below(2) == 0) fault.length = Between(milliseconds(1), seconds(3));
         break;
       case FaultKind::kPartition:
         Pair(fault);
@@ -242,6 +243,12 @@ class Drawer {
         Pair(fault);
         fault.length = Between(milliseconds(10), seconds(2));
         fault.count = Count(5, 200);
+        break;
+      case FaultKind::kLag:
+        Pair(fault);
+        if (Below(2) == 0) std::swap(fault.target, fault.other);
+        fault.length = Between(milliseconds(10), seconds(2));
+        fault.count = Count(2, 200);
         break;
       case FaultKind::kSlowWorker:
         fault.target = Worker();
@@ -284,6 +291,7 @@ class Drawer {
         fault.count = Count(1, 3);
         break;
       case FaultKind::kPoison:
+      case FaultKind::kHopeless:
         fault.target = Request();
         fault.count = Count(1, 3);
         break;

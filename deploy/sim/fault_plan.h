@@ -21,9 +21,11 @@ namespace tandem::sim {
 enum class FaultKind : std::uint8_t {
   kCrash,       // killed; `length` later another life of that name; 0: never
   kStop,        // SIGSTOP for `length`, also in the middle of a write
-  kCut,         // the pair's connections are reset; what was in flight is lost both ways
+  kCut,         // the pair's connections are reset; what was in flight is lost both ways; new ones
+                // are refused for `length`
   kPartition,   // nothing passes between the pair for `length`
   kSlowLink,    // the pair's latency and transfer time times `count`, for `length`
+  kLag,         // messages from the first to the second, not back, take `count` times as long
   kSlowWorker,  // its steps take `count` times as long, for `length`
   kSlowClient,  // a request's client reads nothing for `length`
   kClientGone,  // a request's client leaves
@@ -35,12 +37,13 @@ enum class FaultKind : std::uint8_t {
   kFewBlocks,   // the node has only `count` blocks (from its start)
   kFullQueue,   // the node takes only `count` requests at a time (from its start)
   kPoison,      // a request kills the workers that compute it: 1 prefill, 2 decode, 3 both
+  kHopeless,    // nothing can be sampled for a request, so that its every attempt fails: as above
   kDrain,       // the node is drained, exits and is back `length` later; 1: by SIGTERM, 2: by the
                 // router, 3: by SIGTERM in a hurry
   kRemove,      // the node exits at once in good order, and never comes back
   kAdd,         // a node of a new name joins (target: its role)
 };
-inline constexpr std::size_t kFaultKinds = 19;
+inline constexpr std::size_t kFaultKinds = 21;
 std::string_view ToString(FaultKind kind);
 
 struct Fault {

@@ -45,7 +45,9 @@ void Network::Dial(Process& from, const std::string& to, std::function<void(Conn
   }
   from.After(Latency(pair) * 2, [this, &from, host, done = std::move(done)] {
     Process* target = listening_[static_cast<std::size_t>(host)];
-    if (target == nullptr || Blocked(from.host(), host)) return done(nullptr);
+    if (target == nullptr || Blocked(from.host(), host) || Refuses(from.host(), host)) {
+      return done(nullptr);
+    }
     connections_.push_back(std::make_unique<Connection>());
     Connection& connection = *connections_.back();
     connection.sides[0].process = &from;
@@ -59,7 +61,8 @@ void Network::Send(Connection& connection, int to_side, Packet packet) {
   Connection::Side& to = connection.sides[static_cast<std::size_t>(to_side)];
   const Connection::Side& from = connection.sides[static_cast<std::size_t>(1 - to_side)];
   const Pair& pair = PairOf(from.process->host(), to.process->host());
-  to.arrival = std::max(to.arrival, world_.loop.now() + Latency(pair));
+  const std::int32_t lag = pair.lag[from.process->host() < to.process->host() ? 0 : 1];
+  to.arrival = std::max(to.arrival, world_.loop.now() + Latency(pair) * lag);
   world_.loop.At(to.arrival, nullptr,
                  [this, &connection, to_side, packet = std::move(packet)]() mutable {
                    Arrive(connection, to_side, std::move(packet));

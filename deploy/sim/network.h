@@ -76,12 +76,23 @@ class Network {
   Time BulkArrival(std::int32_t from, std::int32_t to, ByteCount bytes);
 
   bool Blocked(std::int32_t a, std::int32_t b) const { return PairOf(a, b).blocks > 0; }
-  bool Slow(std::int32_t a, std::int32_t b) const { return PairOf(a, b).slowness > 1; }
+  bool Slow(std::int32_t a, std::int32_t b) const {
+    const Pair& pair = PairOf(a, b);
+    return pair.slowness > 1 || pair.lag[0] > 1 || pair.lag[1] > 1;
+  }
   void Block(std::int32_t a, std::int32_t b) { ++PairOf(a, b).blocks; }
   void Unblock(std::int32_t a, std::int32_t b);
   void SetSlowness(std::int32_t a, std::int32_t b, std::int32_t times) {
     PairOf(a, b).slowness = times;
   }
+  // Of messages from one to the other.
+  void SetLag(std::int32_t from, std::int32_t to, std::int32_t times) {
+    PairOf(from, to).lag[from < to ? 0 : 1] = times;
+  }
+  // Dials between them fail at once.
+  bool Refuses(std::int32_t a, std::int32_t b) const { return PairOf(a, b).refusals > 0; }
+  void Refuse(std::int32_t a, std::int32_t b) { ++PairOf(a, b).refusals; }
+  void StopRefusing(std::int32_t a, std::int32_t b) { --PairOf(a, b).refusals; }
   // Resets the pair's connections; what is in flight is lost both ways.
   void Cut(std::int32_t a, std::int32_t b);
 
@@ -89,7 +100,9 @@ class Network {
   static constexpr std::size_t kHostsMax = 24;
   struct Pair {
     std::int32_t blocks = 0;
+    std::int32_t refusals = 0;
     std::int32_t slowness = 1;
+    std::array<std::int32_t, 2> lag = {1, 1};  // [0] from the lower host to the higher
     Time bulk{};
   };
   Pair& PairOf(std::int32_t a, std::int32_t b) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "deploy/sim/token_model.h"
+#include "deploy/sim/trace.h"
 
 namespace tandem::sim {
 
@@ -78,6 +79,7 @@ void PrefillProcess::Lost(NodeId peer, handoff::Role role, handoff::Loss) {
 }
 
 void PrefillProcess::Received(NodeId from, handoff::Message message) {
+  if (const auto* m = std::get_if<handoff::PlacementRefused>(&message)) refused_.insert(m->key);
   Do([&](auto& out) { core_.OnMessage(now(), from, std::move(message), out); });
 }
 
@@ -99,6 +101,7 @@ void PrefillProcess::OnTime() {
 
 void PrefillProcess::Act(prefill_node::Actions& actions) {
   for (prefill_node::Action& action : actions) {
+    FollowRules(action);
     if (auto* a = std::get_if<handoff::Send>(&action)) {
       Send(a->to, std::move(a->message));
     } else if (auto* a = std::get_if<prefill_node::StartStep>(&action)) {
@@ -144,6 +147,7 @@ std::vector<sequence::SampledToken> PrefillProcess::Sample(const sequence::Batch
   std::vector<sequence::SampledToken> results;
   for (const sequence::Slice& slice : batch.slices) {
     if (slice.sample == nullptr) continue;
+    if (Hopeless(slice.sample->seed, handoff::Role::kPrefill)) continue;
     const auto end = slice.first.value() + static_cast<std::int32_t>(slice.tokens.size());
     std::uint64_t sum = 0;
     for (std::int32_t layer = 0; layer < config_.layout.num_layers; ++layer) {
@@ -157,6 +161,7 @@ std::vector<sequence::SampledToken> PrefillProcess::Sample(const sequence::Batch
 }
 
 void PrefillProcess::RunStep(const prefill_node::StartStep& action) {
+  if (core_.stats().routers == 0) Broken("computes for a router that it has lost");
   Duration took = timing_.step_fixed + timing_.step_per_token * action.batch->num_tokens();
   took = StepTime(took + world_.Jitter(took / 2));
   const std::int32_t layers = config_.layout.num_layers;
@@ -188,8 +193,29 @@ void PrefillProcess::FinishStep(const prefill_node::StartStep& action, Duration 
 
 // --- what must hold
 
+// A placement that the router refused is given up at once.
+void PrefillProcess::FollowRules(const prefill_node::Action& action) {
+  if (refused_.empty()) return;
+  const PlacementKey* goes_on = nullptr;
+  if (const auto* push = std::get_if<prefill_node::Push>(&action)) {
+    goes_on = &push->key;
+  } else if (const auto* send = std::get_if<handoff::Send>(&action)) {
+    if (const auto* renew = std::get_if<handoff::Renew>(&send->message)) {
+      for (const PlacementKey& key : renew->live) {
+        if (refused_.contains(key)) goes_on = &key;
+      }
+    }
+  }
+  if (goes_on != nullptr && refused_.contains(*goes_on)) {
+    Broken(fmt::format("placement {} goes on although the router refused it", Describe(*goes_on)));
+  }
+}
+
 void PrefillProcess::CheckAfterEvent() {
   const prefill_node::PrefillStats s = core_.stats();
+  if (s.routers == 0 && s.queued + s.waiting_room + s.placements + s.leases > 0) {
+    Broken("keeps tasks of a router that it has lost");
+  }
   if (s.blocks.free + s.blocks.used + s.blocks.cached + s.blocks.quarantined != s.blocks.total) {
     Broken("the blocks' states do not add up");
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ class PrefillProcess final : public Process {
     Act(out);
   }
   void Act(prefill_node::Actions& actions);
+  void FollowRules(const prefill_node::Action& action);
   void RunStep(const prefill_node::StartStep& action);
   void FinishStep(const prefill_node::StartStep& action, Duration took);
   void ComputeLayer(const sequence::Batch& batch, std::int32_t layer);
@@ -61,7 +63,8 @@ class PrefillProcess final : public Process {
   Arena arena_;
   Pusher pusher_;
   bool exiting_ = false;
-  std::size_t num_sinks_ = 0;  // ever connected
+  std::set<handoff::PlacementKey> refused_;  // placements, by the router
+  std::size_t num_sinks_ = 0;                // ever connected
 };
 
 }  // namespace tandem::sim

@@ -32,11 +32,13 @@ void RouterProcess::SetNodes(const std::vector<std::string>& names) {
 
 void RouterProcess::Connected(NodeId peer, const handoff::Hello& hello, Process&) {
   nodes_[hello.name] = peer;
+  rules_.Connected(peer, hello.name);
   Do([&](auto& out) { core_.NodeConnected(now(), peer, hello, out); });
 }
 
 void RouterProcess::Lost(NodeId peer, handoff::Role, handoff::Loss loss) {
   std::erase_if(nodes_, [&](const auto& entry) { return entry.second == peer; });
+  rules_.Lost(peer);
   Do([&](auto& out) { core_.NodeLost(now(), peer, loss, out); });
 }
 
@@ -44,7 +46,9 @@ void RouterProcess::Received(NodeId from, handoff::Message message) {
   if (const auto* m = std::get_if<handoff::Tokens>(&message)) voice_ = m->key;
   if (const auto* m = std::get_if<handoff::FirstToken>(&message)) {
     voice_ = {m->request, m->attempt, handoff::Placement(0)};
+    workload_.OnComputed(m->request.number, m->times.prefill);
   }
+  rules_.Received(now(), from, message);
   Do([&](auto& out) { core_.OnMessage(now(), from, std::move(message), out); });
 }
 
@@ -78,7 +82,9 @@ void RouterProcess::ClientGone(std::uint64_t number) {
 
 void RouterProcess::StopMatched(std::uint64_t number, Position position) {
   world_.loop.Execute(*this, [this, number, position] {
+    stopping_ = true;
     Do([&](auto& out) { core_.StopMatched(now(), IdOf(number), position, out); });
+    stopping_ = false;
   });
 }
 
@@ -98,6 +104,7 @@ void RouterProcess::OnTime() {
 
 void RouterProcess::Act(router::Actions& actions) {
   for (router::Action& action : actions) {
+    FollowRules(action);
     if (auto* a = std::get_if<handoff::Send>(&action)) {
       Send(a->to, std::move(a->message));
     } else if (auto* a = std::get_if<router::Deliver>(&action)) {
@@ -106,16 +113,27 @@ void RouterProcess::Act(router::Actions& actions) {
       workload_.OnFinished(*a);
     }
   }
+  if (std::string broken = rules_.Check(); !broken.empty()) Broken(broken);
   ArmTimer();
 }
 
 // --- what must hold
+
+void RouterProcess::FollowRules(const router::Action& action) {
+  if (const auto* a = std::get_if<handoff::Send>(&action)) {
+    rules_.Sent(now(), a->to, a->message);
+  } else if (const auto* a = std::get_if<router::Finished>(&action)) {
+    rules_.Finished(a->request, stopping_ || !a->status.ok());
+  }
+}
 
 void RouterProcess::CheckAfterEvent() {
   const router::RouterStats s = core_.stats();
   if (s.requests > config_.requests_max || s.queued > s.requests) {
     Broken("more requests than requests_max");
   }
+  // Nothing in this network loses a position without ending its connection.
+  if (s.gaps > 0) Broken("a position is missing from a stream whose connection stands");
 }
 
 std::string RouterProcess::LeftInBooks() const {

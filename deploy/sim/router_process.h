@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "deploy/sim/process.h"
+#include "deploy/sim/router_rules.h"
 #include "deploy/sim/workload.h"
 #include "router/core/router_core.h"
 
@@ -51,6 +52,7 @@ class RouterProcess final : public Process {
     Act(out);
   }
   void Act(router::Actions& actions);
+  void FollowRules(const router::Action& action);
   handoff::RequestId IdOf(std::uint64_t number) const { return {config_.incarnation, number}; }
 
   const router::RouterConfig config_;
@@ -58,6 +60,8 @@ class RouterProcess final : public Process {
   router::RouterCore core_;
   std::map<std::string, handoff::NodeId> nodes_;  // connected
   handoff::PlacementKey voice_;                   // of the message under way
+  RouterRules rules_;
+  bool stopping_ = false;  // the event under way is a stop string
 };
 
 }  // namespace tandem::sim

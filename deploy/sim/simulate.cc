@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "deploy/sim/campaign.h"
+#include "deploy/sim/pause_study.h"
 #include "deploy/sim/simulation.h"
 
 namespace tandem::deploy {
@@ -32,10 +33,25 @@ Status OneHistory(const SimulateOptions& options) {
   return Internal("seed {}: {}", options.seed, report.violation);
 }
 
+Status Pauses(const SimulateOptions& options) {
+  std::vector<sim::PauseSummary> rows;
+  bool ok = true;
+  for (const sim::PauseKind& kind : sim::PauseKinds()) {
+    rows.push_back(sim::StudyPauses(kind, static_cast<std::uint64_t>(options.first_seed),
+                                    static_cast<std::uint64_t>(options.seeds)));
+    ok = ok && rows.back().ok();
+  }
+  fmt::print("{}", sim::ToString(rows));
+  return ok ? OkStatus() : Internal("some streams failed, or paused for longer than aimed at");
+}
+
 }  // namespace
 
 void SimulateOptions::Register(config::ProgramOptions& options) {
   options.Add("faults", "", "1 to 3 faults in each history", config::Switch(&faults));
+  options.Add("pauses", "",
+              "how long streams pause, by kind of fault: `seeds` histories of one fault each",
+              config::Switch(&pauses));
   options.Add("seeds", "N", "how many histories", config::Int(&seeds, 1, kMost));
   options.Add("first-seed", "N", "seed of the first", config::Int(&first_seed, 1, kMost));
   options.Add("seed", "N", "run this one history alone", config::Int(&seed, 0, kMost));
@@ -53,6 +69,7 @@ Status RunSimulate(const SimulateOptions& options) {
   if (!options.plan.empty() || options.trace > 0 || options.requests > 0) {
     return InvalidArgument("--plan, --trace and --requests are for one history: give its --seed");
   }
+  if (options.pauses) return Pauses(options);
   sim::CampaignOptions campaign;
   campaign.first_seed = static_cast<std::uint64_t>(options.first_seed);
   campaign.seeds = static_cast<std::uint64_t>(options.seeds);

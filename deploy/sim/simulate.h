@@ -10,6 +10,7 @@ namespace tandem::deploy {
 
 struct SimulateOptions {
   bool faults = false;
+  bool pauses = false;
   int seeds = 1000;
   int first_seed = 1;
   int seed = 0;  // one history; 0: `seeds` of them
@@ -22,7 +23,7 @@ struct SimulateOptions {
 };
 
 // Prints as it goes. Errors: InvalidArgument for a plan that makes no sense; Internal when a
-// history breaks a rule.
+// history breaks a rule or pauses are longer than aimed at.
 Status RunSimulate(const SimulateOptions& options);
 
 }  // namespace tandem::deploy

@@ -46,6 +46,12 @@ struct SimOptions {
   std::size_t trace_lines = 0;  // kept for the report
 };
 
+// A wait of a client that reads, for its next position or its end.
+struct StreamPause {
+  Duration whole{0};
+  Duration beyond{0};  // less the time its prompt was computed, and the time no pair worked
+};
+
 struct SimReport {
   std::string violation;           // empty: none
   std::vector<std::string> trace;  // the last events
@@ -54,11 +60,12 @@ struct SimReport {
   std::array<std::int32_t, kFaultKinds> faults{};  // that happened, by kind
   std::int32_t done = 0;
   std::int32_t cancelled = 0;
-  std::int32_t failed = 0;  // with an error that the faults excuse
-  std::int32_t cut = 0;     // ended with their router
-  // The longest wait of a client that reads for its next position, the first included.
-  Duration pause_max{0};
-  router::RouterStats router;          // of the last life
+  std::int32_t failed = 0;          // with an error that the faults excuse
+  std::int32_t cut = 0;             // ended with their router
+  std::vector<StreamPause> pauses;  // the longest of each stream that had to wait, from a fault on
+  Duration calm_wait_max{0};        // the longest for a position while a pair worked undisturbed
+  Duration settled_after{0};        // all that was left was gone, after the last end and fault
+  router::RouterStats router;       // of the last life
   prefill_node::PrefillStats prefill;  // sums of the counters, over all lives
   decode_node::DecodeStats decode;
   std::int32_t prefill_nodes_used = 0;  // lives that computed something

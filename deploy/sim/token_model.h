@@ -31,11 +31,19 @@ inline TokenId SampleToken(std::uint64_t kv_sum, Position position, std::uint64_
   return TokenId(static_cast<std::int32_t>(mixed % kVocabulary));
 }
 
-// A poison request is one whose seed says so, and for which role.
+// A request's seed can say that it is poison (its step kills the worker) or hopeless (nothing can
+// be sampled for it), and for which roles: 1 prefill, 2 decode.
 inline constexpr std::uint64_t kPoisonSeed = 0x7015'0000'0000'0000;
+inline constexpr std::uint64_t kHopelessSeed = 0x40be'0000'0000'0000;
+inline bool IsMarked(std::uint64_t seed, std::uint64_t mark) { return seed >> 48 == mark >> 48; }
+inline bool IsMarked(std::uint64_t seed, std::uint64_t mark, handoff::Role role) {
+  return IsMarked(seed, mark) && (seed & (role == handoff::Role::kPrefill ? 1 : 2)) != 0;
+}
 inline bool Poisons(std::uint64_t seed, handoff::Role role) {
-  if (seed >> 48 != kPoisonSeed >> 48) return false;
-  return (seed & (role == handoff::Role::kPrefill ? 1 : 2)) != 0;
+  return IsMarked(seed, kPoisonSeed, role);
+}
+inline bool Hopeless(std::uint64_t seed, handoff::Role role) {
+  return IsMarked(seed, kHopelessSeed, role);
 }
 
 // What a client of an undisturbed model gets: all tokens up to the stop or the limit.

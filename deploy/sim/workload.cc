@@ -15,6 +15,16 @@ namespace {
 
 constexpr Duration kSubmitAgain = std::chrono::milliseconds(50);  // while no router answers
 
+// While a pair works and nothing goes wrong, a stream that is read goes on within this time: what
+// was lost is noticed, dialed again and probed in less. Below a lease: no stream waits for the end
+// of one.
+constexpr Duration kProgress = std::chrono::seconds(4);
+
+constexpr Duration kDeadlineSlack = std::chrono::milliseconds(100);
+
+// A wait that long is not the work of a few steps.
+constexpr Duration kPauseFloor = std::chrono::milliseconds(5);
+
 Hash128 RootOf(const Hash128& model_instance) {
   kv::HashRoot root;
   root.model_instance = model_instance;
@@ -29,12 +39,12 @@ TokenId AnyToken(SplitMix64& random) {
 }  // namespace
 
 Workload::Workload(World& world, const SimOptions& options, const Hash128& model_instance,
-                   Excuse excuse)
+                   Surroundings surroundings)
     : world_(world),
       options_(options),
       model_instance_(model_instance),
       root_(RootOf(model_instance)),
-      excuse_(std::move(excuse)),
+      surroundings_(std::move(surroundings)),
       random_(Mix64(options.seed) ^ 0x5eed),
       left_(options.requests) {}
 
@@ -72,12 +82,15 @@ Workload::Client Workload::Draw(std::int32_t index) {
   router::RequestSpec& spec = client.spec;
   spec.model_instance = model_instance_;
   spec.params.seed = random_.Next();
-  if (spec.params.seed >> 48 == kPoisonSeed >> 48) spec.params.seed <<= 1;  // not by chance
+  for (std::uint64_t mark : {kPoisonSeed, kHopelessSeed}) {
+    if (IsMarked(spec.params.seed, mark)) spec.params.seed <<= 1;  // not by chance
+  }
   for (const Fault& fault : options_.faults) {
-    if (fault.kind != FaultKind::kPoison || fault.target != fmt::format("request-{}", index)) {
-      continue;
-    }
-    spec.params.seed = kPoisonSeed | static_cast<std::uint64_t>(fault.count & 3);
+    const bool poison = fault.kind == FaultKind::kPoison;
+    if (!poison && fault.kind != FaultKind::kHopeless) continue;
+    if (fault.target != fmt::format("request-{}", index)) continue;
+    const auto roles = static_cast<std::uint64_t>(fault.count & 3);
+    spec.params.seed = (poison ? kPoisonSeed : kHopelessSeed) | roles;
   }
   const bool one_token = random_.Below(6) == 0;
   const auto output = 1 + random_.Below(static_cast<std::uint64_t>(options_.output_max));
@@ -118,13 +131,14 @@ void Workload::Submit(Client& client) {
   }
   router::RequestSpec spec = client.spec;
   client.number = ++last_number_;
+  client.due = world_.loop.now() + client.budget;
   by_number_[client.number] = &client;
   if (client.leaves) {
     world_.loop.After(world_.Jitter(std::chrono::milliseconds(40)),
                       [this, &client] { Leave(client); });
   }
   router_->Submit(client.number, client.budget, std::move(spec), [this, &client](Status status) {
-    if (!excuse_(client, status)) Broken(client, status.ToString());
+    if (!surroundings_.excuse(client, status)) Broken(client, status.ToString());
     ++failed_;
     End(client);
   });
@@ -176,6 +190,43 @@ std::string Workload::Unfinished() const {
 
 // --- what comes out
 
+void Workload::OnComputed(std::uint64_t number, Duration took) {
+  if (Client* client = Find(number)) client->computing += took;
+}
+
+void Workload::NoteWait(Client& client) {
+  const Time now = world_.loop.now();
+  const Time since = std::max(client.last_heard, client.arrives);
+  client.last_heard = now;
+  const Duration computing = std::exchange(client.computing, Duration(0));
+  if (client.slow || client.paused_until != Time{}) return;
+  if (const Time calm = surroundings_.calm_since(); calm != kNever) {
+    const Duration wait = now - std::max(since, calm);
+    calm_wait_max_ = std::max(calm_wait_max_, wait);
+    if (wait > kProgress) {
+      Broken(client, fmt::format("waited for {:.3f} s though a pair worked and nothing went wrong",
+                                 ToSeconds(wait)));
+    }
+    if (now > std::max(client.due, calm) + kDeadlineSlack) {
+      Broken(client, "goes on after its deadline");
+    }
+  }
+  const Duration whole = now - since;
+  if (!disturbed_ || whole < kPauseFloor) return;
+  const Duration beyond = whole - computing - surroundings_.ill_within(since, now);
+  if (beyond > client.pause.beyond || client.pause.whole == Duration(0)) {
+    client.pause = {whole, std::max(beyond, Duration(0))};
+  }
+}
+
+std::vector<StreamPause> Workload::Pauses() const {
+  std::vector<StreamPause> pauses;
+  for (const Client& client : clients_) {
+    if (client.pause.whole > Duration(0)) pauses.push_back(client.pause);
+  }
+  return pauses;
+}
+
 void Workload::OnDeliver(const router::Deliver& action, const handoff::PlacementKey& voice) {
   Client* client = Find(action.request.number);
   if (client == nullptr) return world_.Violate("tokens after the end");
@@ -199,11 +250,7 @@ void Workload::OnDeliver(const router::Deliver& action, const handoff::Placement
       });
     }
   }
-  if (!client->slow && client->paused_until == Time{}) {
-    pause_max_ =
-        std::max(pause_max_, world_.loop.now() - std::max(client->last_heard, client->arrives));
-  }
-  client->last_heard = world_.loop.now();
+  NoteWait(*client);
   const bool waiting = client->unread > 0;
   client->unread += static_cast<std::int32_t>(action.tokens.size());
   if (!waiting) Consume(*client);
@@ -226,13 +273,14 @@ void Workload::Consume(Client& client) {
 void Workload::OnFinished(const router::Finished& action) {
   Client* client = Find(action.request.number);
   if (client == nullptr) return world_.Violate("a request ended twice");
+  if (!action.status.ok() && !client->gone) NoteWait(*client);
   End(*client);
   if (action.status.code() == absl::StatusCode::kCancelled && client->gone) {
     ++cancelled_;
     return;
   }
   if (!action.status.ok()) {
-    if (!excuse_(*client, action.status)) Broken(*client, action.status.ToString());
+    if (!surroundings_.excuse(*client, action.status)) Broken(*client, action.status.ToString());
     ++failed_;
     return;
   }

@@ -26,6 +26,7 @@ class Workload {
     Duration budget{0};        // to its deadline
     bool short_deadline = false;
     Time arrives{};
+    Time due{};                // its deadline
     TokenIds expected;         // the whole stream
     std::uint64_t number = 0;  // at the router; 0: not submitted
     bool ended = false;
@@ -38,12 +39,22 @@ class Workload {
     Time paused_until{};
     std::int32_t unread = 0;  // delivered, not consumed
     Time last_heard{};        // its last position
+    Duration computing{0};    // of its prompt, since then
+    StreamPause pause;        // the longest beyond it all
     handoff::PlacementKey voice;
   };
-  // Why this end is in order; false: it is not.
-  using Excuse = std::function<bool(const Client&, const Status&)>;
+  // What the cluster around it knows.
+  struct Surroundings {
+    // Whether this end is in order.
+    std::function<bool(const Client&, const Status&)> excuse;
+    // Since when a pair works and nothing goes wrong; kNever: not now.
+    std::function<Time()> calm_since;
+    // Of this span, how long no pair worked.
+    std::function<Duration(Time from, Time to)> ill_within;
+  };
 
-  Workload(World& world, const SimOptions& options, const Hash128& model_instance, Excuse excuse);
+  Workload(World& world, const SimOptions& options, const Hash128& model_instance,
+           Surroundings surroundings);
 
   // Draws the requests and schedules them from now on.
   void Start();
@@ -55,6 +66,10 @@ class Workload {
   // The first client that has not ended, for a report.
   std::string Unfinished() const;
 
+  // A prefill node has computed its prompt for so long, for one more attempt.
+  void OnComputed(std::uint64_t number, Duration took);
+  // Pauses count from the first fault on.
+  void FaultBegins() { disturbed_ = true; }
   void OnDeliver(const router::Deliver& action, const handoff::PlacementKey& voice);
   void OnFinished(const router::Finished& action);
   // Faults; `index` from 1 in order of arrival. False: there is no such running request.
@@ -65,7 +80,10 @@ class Workload {
   std::int32_t cancelled() const { return cancelled_; }
   std::int32_t failed() const { return failed_; }
   std::int32_t cut() const { return cut_; }
-  Duration pause_max() const { return pause_max_; }
+  // Of each client that reads and that a fault has made wait, the longest one.
+  std::vector<StreamPause> Pauses() const;
+  // The longest wait of any for its next position while all was calm.
+  Duration calm_wait_max() const { return calm_wait_max_; }
 
  private:
   Client Draw(std::int32_t index);
@@ -73,6 +91,8 @@ class Workload {
   void Consume(Client& client);
   void Leave(Client& client);
   void End(Client& client);
+  // A client that reads hears something: how long did that take?
+  void NoteWait(Client& client);
   Client* Find(std::uint64_t number);
   void Broken(const Client& client, const std::string& what);
   bool Percent(std::int32_t percent) {
@@ -83,7 +103,7 @@ class Workload {
   const SimOptions& options_;
   const Hash128 model_instance_;
   const Hash128 root_;
-  const Excuse excuse_;
+  const Surroundings surroundings_;
   SplitMix64 random_;  // of its own: the same requests under every fault plan
   RouterProcess* router_ = nullptr;
   std::vector<TokenIds> prefixes_;  // that prompts share
@@ -95,7 +115,8 @@ class Workload {
   std::int32_t cancelled_ = 0;
   std::int32_t failed_ = 0;
   std::int32_t cut_ = 0;
-  Duration pause_max_{0};
+  bool disturbed_ = false;
+  Duration calm_wait_max_{0};
 };
 
 }  // namespace tandem::sim

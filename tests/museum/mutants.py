@@ -98,6 +98,9 @@ MUTANTS = [
     ("position_of_the_attempt", "positions count from the client's prompt, never from an attempt's",
      [("prefill_node/core/prefill_steps.cc", "      slice.position = task->machine.first_position();",
        "      slice.position = MUTANT ? Position(0) : task->machine.first_position();")]),
+    ("drained_with_pinned_blocks", "a drained node is not gone before its KV was fetched",
+     [("prefill_node/core/prefill_core.cc", "  if (!draining() || !tasks_.empty()) return false;",
+       "  if (!draining() || (!MUTANT && !tasks_.empty())) return false;")]),
     ("cancel_ignored_by_prefill", "Cancel reaches every leg",
      [("prefill_node/core/prefill_core.cc", "      it != tasks_.end() && it->second->machine.router() == from &&",
        "      !MUTANT && it != tasks_.end() && it->second->machine.router() == from &&")]),
@@ -150,6 +153,18 @@ MUTANTS = [
        "  return !MUTANT && !finished() && deaths_.size() >= kShared &&")]),
     ("retry_without_cap", "at most 3 attempts without progress",
      [(REQUEST, "  if (fruitless_ < kFruitlessAttemptsMax) {", "  if (MUTANT || fruitless_ < kFruitlessAttemptsMax) {")]),
+    ("no_rest_after_a_failure", "retries come after a back-off",
+     [("router/core/router_core.cc", "    rest = BackOff(", "    rest = MUTANT ? Duration(0) : BackOff(")]),
+    ("deadline_ignored", "a request ends at its deadline",
+     [("router/core/router_core.cc", "  if (spec.deadline.at() != kNever) deadlines_.Set(",
+       "  if (!MUTANT && spec.deadline.at() != kNever) deadlines_.Set(")]),
+    ("no_credit", "three parties each waiting for another's credit",
+     [("router/core/router_core.cc", "  if (more < std::int64_t{handoff::kCreditWindow} / 2) return;",
+       "  if (MUTANT || more < std::int64_t{handoff::kCreditWindow} / 2) return;")]),
+    ("billed_twice", "usage is not counted twice after a retry",
+     [("router/core/router_core.cc", "  bill.delivered += TokenCount(static_cast<std::int32_t>(tokens.size()));",
+       "  bill.delivered += TokenCount(static_cast<std::int32_t>(tokens.size()));\n"
+       "  if (MUTANT && bill.attempts > 1) ++bill.delivered;")]),
     ("router_keeps_removed_nodes", "nothing is sent to a removed node",
      [("router/core/router_nodes.cc", "  nodes_.Remove(node);", "  if (!MUTANT) nodes_.Remove(node);")]),
 
@@ -158,19 +173,3 @@ MUTANTS = [
      [("common/handoff/node_directory.h", "std::pair(std::string(name), incarnation), next_)",
        "std::pair(std::string(name), MUTANT ? Incarnation() : incarnation), next_)")]),
 ]
-# Not found by the simulator: README.md says why each hides. Left out of the museum.
-HOLES = {
-    "reserve_for_an_unknown_router",
-    "reservations_of_a_lost_router_kept",
-    "first_token_not_repeated",
-    "waits_through_heartbeats",
-    "cancel_ignored_by_prefill",
-    "tasks_of_a_lost_router_kept",
-    "placement_refused_ignored",
-    "no_cancel_of_the_old_attempt",
-    "no_cancel_of_earlier_placements",
-    "stale_placed_dropped",
-    "notes_a_lost_sink",
-    "retry_without_cap",
-}
-MUTANTS = [m for m in MUTANTS if m[0] not in HOLES]
