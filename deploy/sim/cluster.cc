@@ -188,7 +188,8 @@ void Cluster::Settle() {
     while (world_.violation.empty() && world_.loop.Step(until)) CheckTouched();
     world_.loop.AdvanceTo(until);
     left = under_way_ > 0 ? "faults under way" : LeftInBooks();
-    settled_after_ = world_.loop.now() - std::max(ended, disturbed_at_);
+    const Time calm = under_way_ > 0 ? world_.loop.now() : disturbed_at_;
+    settled_after_ = world_.loop.now() - std::max(ended, calm);
   } while (world_.violation.empty() && !left.empty() && settled_after_ < kSettleMost);
   if (!left.empty()) world_.Violate("left at the end: " + left);
 }

@@ -101,6 +101,8 @@ void DecodeProcess::Act(decode_node::Actions& actions) {
   }
   ArmTimer();
   if (core_.drained() && !std::exchange(exiting_, true)) {
+    const decode_node::DecodeStats s = core_.stats();
+    if (s.reserved + s.sequences > 0) Broken("is drained and still has sequences");
     After(Duration(1), [this] { Exit(); });
   }
 }

@@ -122,6 +122,8 @@ void PrefillProcess::Act(prefill_node::Actions& actions) {
   }
   ArmTimer();
   if (core_.drained() && !std::exchange(exiting_, true)) {
+    const prefill_node::PrefillStats s = core_.stats();
+    if (s.queued + s.waiting_room + s.placements > 0) Broken("is drained and still has tasks");
     After(Duration(1), [this] { Exit(); });
   }
 }

@@ -7,7 +7,7 @@ sources do not have any more is marked, and its test says so.
 import os
 import sys
 
-from mutants import MUTANTS
+from mutants import MUTANTS, RACES
 
 source_dir, out_dir, *files = sys.argv[1:]
 here = os.path.dirname(os.path.abspath(__file__))
@@ -32,7 +32,7 @@ for number, (name, rule, patches) in enumerate(MUTANTS):
             patched.add(path)
         else:
             missing = missing or path
-    entries.append(f'{{"{name}", "{rule}", "{missing}", {seeds.get(name, 1)}}},\n')
+    entries.append(f'{{"{name}", "{rule}", "{missing}", {seeds.get(name, 1)}, "{RACES.get(name, "")}"}},\n')
 
 
 def write(path, text):

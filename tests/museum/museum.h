@@ -18,6 +18,7 @@ struct Entry {
   const char* rule;     // that it leaves out
   const char* missing;  // a file that has not the text to change any more; "": none
   std::uint64_t seed;   // where it was found
+  const char* test;     // of the machines, that finds it where no history does; "": histories do
 };
 std::span<const Entry> Catalogue();
 
