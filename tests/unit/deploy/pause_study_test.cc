@@ -12,20 +12,20 @@ namespace {
 
 // Sanitizers make a history thirty times as slow.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 20;
+constexpr std::uint64_t kHistories = 20;
 #else
-constexpr std::uint64_t kSeeds = 300;
+constexpr std::uint64_t kHistories = 300;
 #endif
 
 class PauseAims : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(PauseAims, Hold) {
   const PauseKind& kind = PauseKinds()[GetParam()];
-  const PauseSummary sum = StudyPauses(kind, 1, kSeeds);
+  const PauseSummary sum = StudyPauses(kind, 1, kHistories);
   std::printf("%s", ToString(std::span(&sum, 1)).c_str());
   EXPECT_TRUE(sum.violations.empty());
   EXPECT_EQ(sum.failed, 0);
-  EXPECT_GT(sum.streams, static_cast<std::int64_t>(10 * kSeeds));
+  EXPECT_GT(sum.streams, static_cast<std::int64_t>(10 * kHistories));
   EXPECT_TRUE(sum.ok());
 }
 
