@@ -4,15 +4,15 @@
 
 namespace tandem::ops {
 
-QuantizedRow ActivationView::quantized_row(std::int64_t index) const {
-  const std::int64_t groups = index * xq_groups;
-  return {.q = xq.q + groups * kActivationGroup,
-          .low = xq.low == nullptr ? nullptr : xq.low + groups * kActivationGroup,
-          .scale = xq.scale + groups,
-          .sum = xq.sum + groups,
-          .seed = xq.seed + groups,
-          .seed16 = xq.seed16 + groups * 2};
+namespace {
+
+std::int64_t BlockBytes(int planes) {
+  return planes == 0   ? 0
+         : planes == 1 ? static_cast<std::int64_t>(sizeof(ActivationBlock<1>))
+                       : static_cast<std::int64_t>(sizeof(ActivationBlock<2>));
 }
+
+}  // namespace
 
 StatusOr<Activations> Activations::Create(NumericsClass numerics, std::int64_t max_rows,
                                           std::int64_t max_k) {
@@ -28,14 +28,9 @@ StatusOr<Activations> Activations::Create(NumericsClass numerics, std::int64_t m
   const std::int64_t groups = max_rows * result.max_groups_;
   TANDEM_ASSIGN_OR_RETURN(result.x_, AlignedBuffer::Allocate(groups * kActivationGroup * 4));
   if (result.planes_ == 0) return result;
-  TANDEM_ASSIGN_OR_RETURN(result.q_, AlignedBuffer::Allocate(groups * kActivationGroup));
-  if (result.planes_ == 2) {
-    TANDEM_ASSIGN_OR_RETURN(result.low_, AlignedBuffer::Allocate(groups * kActivationGroup));
-  }
-  TANDEM_ASSIGN_OR_RETURN(result.scale_, AlignedBuffer::Allocate(groups * 4));
-  TANDEM_ASSIGN_OR_RETURN(result.sum_, AlignedBuffer::Allocate(groups * 4));
-  TANDEM_ASSIGN_OR_RETURN(result.seed_, AlignedBuffer::Allocate(groups * 4));
-  TANDEM_ASSIGN_OR_RETURN(result.seed16_, AlignedBuffer::Allocate(groups * 8));
+  const std::int64_t row_blocks = RoundUp(max_rows, kActivationRows) / kActivationRows;
+  TANDEM_ASSIGN_OR_RETURN(result.blocks_, AlignedBuffer::Allocate(row_blocks * result.max_groups_ *
+                                                                  BlockBytes(result.planes_)));
   return result;
 }
 
@@ -46,15 +41,9 @@ ActivationView Activations::View(std::int64_t rows, std::int64_t k) const {
   view.x = x_.As<float>();
   view.rows = rows;
   view.k = k;
-  view.xq_groups = groups;
-  if (planes_ > 0) {
-    view.xq = {.q = q_.As<std::int8_t>(),
-               .low = planes_ == 2 ? low_.As<std::int8_t>() : nullptr,
-               .scale = scale_.As<float>(),
-               .sum = sum_.As<float>(),
-               .seed = seed_.As<std::int32_t>(),
-               .seed16 = seed16_.As<std::int32_t>()};
-  }
+  view.groups = groups;
+  view.block_bytes = BlockBytes(planes_);
+  if (planes_ > 0) view.blocks = blocks_.data();
   return view;
 }
 
@@ -62,8 +51,8 @@ void Prepare(const OpsContext& context, const ActivationView& view, Share share)
   if (context.kernels().quantize_row == nullptr) return;
   const Range rows = share.Of(view.rows);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const QuantizedRow quantized = view.quantized_row(row);
-    context.kernels().quantize_row(view.row(row), view.k, &quantized);
+    context.kernels().quantize_row(view.row(row), view.k, view.blocks_of(row),
+                                   row % kActivationRows);
   }
 }
 

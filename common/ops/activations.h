@@ -1,5 +1,5 @@
 // Rows that are about to enter a matrix product: f32 [rows, k] and, where the numerics class wants
-// it, the same rows as int8 or as 16 bits in two planes of int8, with a scale per row and 32
+// it, the same rows as int8 or as 12 bits in two planes of int8, with a scale per row and 32
 // elements.
 //
 // An operator that ends in an Activations view writes the f32 rows; Prepare() then makes the
@@ -7,6 +7,7 @@
 // that each thread makes for itself.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/base/status.h"
@@ -20,11 +21,15 @@ struct ActivationView {
   float* x = nullptr;  // [rows, k]
   std::int64_t rows = 0;
   std::int64_t k = 0;
-  QuantizedRow xq{};           // of row 0; null unless the class quantises
-  std::int64_t xq_groups = 0;  // groups a row
+  std::byte* blocks = nullptr;  // ActivationBlocks [row blocks, groups]; null for f32 classes
+  std::int64_t groups = 0;      // of a row
+  std::int64_t block_bytes = 0;
 
   float* row(std::int64_t index) const { return x + index * k; }
-  QuantizedRow quantized_row(std::int64_t index) const;
+  // The first block of the row's 16.
+  std::byte* blocks_of(std::int64_t row) const {
+    return blocks + row / kActivationRows * groups * block_bytes;
+  }
 };
 
 class Activations {
@@ -42,12 +47,7 @@ class Activations {
   std::int64_t max_groups_ = 0;  // per row
   int planes_ = 0;
   AlignedBuffer x_;
-  AlignedBuffer q_;
-  AlignedBuffer low_;
-  AlignedBuffer scale_;
-  AlignedBuffer sum_;
-  AlignedBuffer seed_;
-  AlignedBuffer seed16_;
+  AlignedBuffer blocks_;
 };
 
 // Makes the integer image of this share's rows; nothing to do where the class has none. The rows

@@ -1,10 +1,10 @@
-// Matrix product of quantised weights with two planes of int8 activations in AMX tiles: the bytes
+// Matrix product of quantised weights with 12-bit activations in AMX tiles: the bytes
 // of simd_int_matmul.h's, many rows at a time. Included after it, by sources built for AMX;
 // internal linkage.
 //
-// A panel (16 columns) is unpacked to signed bytes in scratch; then 16 rows at a time are
-// multiplied with it group by group: one tile product for each plane, stored, and added up by
-// vectors while the next group's products run.
+// Some panels are unpacked to signed bytes in scratch; then 16 rows at a time, which stay in the
+// nearest cache, meet one panel after another, group by group: tile products, stored, and added up
+// by vectors while the next group's run.
 #pragma once
 
 #include <immintrin.h>
@@ -15,7 +15,21 @@
 namespace tandem::ops {
 namespace {
 
-constexpr int kTileHeight = 16;
+constexpr int kTileHeight = static_cast<int>(kActivationRows);
+// Panels unpacked at a time. One stays in the nearest cache, which is what counts when few rows
+// share the unpacking; with many, it is to fetch the rows less often.
+constexpr int64_t kUnpackedPanels = 8;
+constexpr int64_t kManyRows = 64;
+
+// Calls fn.operator()<0>() … fn.operator()<kCount - 1>(): indices that the compiler sees as such
+// keep arrays of vectors in registers.
+template <int kCount, typename Fn>
+[[gnu::always_inline]] static inline void Unrolled(Fn&& fn) {
+  if constexpr (kCount > 0) {
+    Unrolled<kCount - 1>(fn);
+    fn.template operator()<kCount - 1>();
+  }
+}
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -25,9 +39,22 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0..3: dot products [rows, 16] int32, of two groups by two planes. 4, 5: activations
-// [rows, group] int8, high and low. 6: weights [group / 4, 16, 4] int8.
-static void ConfigureForProducts(int64_t rows, int64_t group) {
+// How a kind of weights is multiplied. 4-bit ones lie in a tile twice, times 16 and as they are,
+// and meet rows of high and low activations in one product; others take a product for each plane.
+template <IntWeights kWeights>
+struct TilePlan {
+  static constexpr int kGroup = GroupOf(kWeights);
+  static constexpr bool kJoined = IsNibble(kWeights);
+  static constexpr int kProducts = kJoined ? 1 : 2;
+  static constexpr int kActivationBytes = kJoined ? 64 : kGroup;  // of a row
+  static constexpr int kWeightRows = kActivationBytes / 4;
+};
+
+// Tiles 0..3: dot products [rows, 16] int32, by group and plane in turn. 4, 5: activations [rows,
+// bytes] int8. 6, 7: weights [bytes / 4, 16, 4] int8.
+template <IntWeights kWeights>
+static void ConfigureForProducts(int64_t rows) {
+  using Plan = TilePlan<kWeights>;
   TileConfig config;
   for (int tile = 0; tile < 4; ++tile) {
     config.rows[tile] = static_cast<uint8_t>(rows);
@@ -35,150 +62,162 @@ static void ConfigureForProducts(int64_t rows, int64_t group) {
   }
   for (int tile = 4; tile < 6; ++tile) {
     config.rows[tile] = static_cast<uint8_t>(rows);
-    config.bytes[tile] = static_cast<uint16_t>(group);
+    config.bytes[tile] = Plan::kActivationBytes;
   }
-  config.rows[6] = static_cast<uint8_t>(group / 4);
-  config.bytes[6] = 64;
+  for (int tile = 6; tile < 8; ++tile) {
+    config.rows[tile] = Plan::kWeightRows;
+    config.bytes[tile] = 64;
+  }
   _tile_loadconfig(&config);
 }
 
-// What UnpackPanel leaves in scratch.
-struct UnpackedPanel {
-  int8_t* q;       // [groups, group / 4, 16, 4]
-  float* factors;  // [groups, 16] scales, each followed by [16] mins where there are any
+// One group of one panel in scratch.
+template <IntWeights kWeights>
+struct alignas(64) UnpackedGroup {
+  int8_t q[TilePlan<kWeights>::kWeightRows][kPanelColumns * 4];
+  float scale[kPanelColumns];
+  float min[HasMin(kWeights) ? kPanelColumns : 0];
 };
 
 template <IntWeights kWeights>
-static void UnpackPanel(const PackedView& w, int64_t panel, const UnpackedPanel& out) {
-  constexpr int kFactors = HasMin(kWeights) ? 2 : 1;
+static void UnpackPanel(const PackedView& w, int64_t panel, UnpackedGroup<kWeights>* out) {
   constexpr int kSteps = GroupOf(kWeights) / 4;
+  const __m512i top = _mm512_set1_epi8(-128);
   const uint8_t* block = w.data + panel * w.panel_bytes;
-  int8_t* q = out.q;
-  float* factors = out.factors;
-  for (int64_t group = 0; group < w.group_count; ++group) {
-    for (int step = 0; step < kSteps; ++step, q += 64) {
+  for (int64_t group = 0; group < w.group_count; ++group, ++out, block += BlockBytes(kWeights)) {
+    for (int step = 0; step < kSteps; ++step) {
       __m512i quads = LoadQuads<kWeights>(block, step);
-      if constexpr (kWeights == IntWeights::kNibble32) {
+      if constexpr (IsNibble(kWeights)) {
+        const __m512i shifted = _mm512_xor_si512(_mm512_slli_epi16(quads, 4), top);
+        _mm512_store_si512(out->q[step], shifted);
         quads = _mm512_sub_epi8(quads, _mm512_set1_epi8(8));
-      } else if constexpr (!HasMin(kWeights)) {
-        quads = _mm512_xor_si512(quads, _mm512_set1_epi8(-128));
+        _mm512_store_si512(out->q[kSteps + step], quads);
+      } else {
+        if constexpr (!HasMin(kWeights)) quads = _mm512_xor_si512(quads, top);
+        _mm512_store_si512(out->q[step], quads);
       }
-      _mm512_storeu_si512(q, quads);
     }
-    const float* from = reinterpret_cast<const float*>(block + ValueBytes(kWeights));
-    for (int i = 0; i < kFactors; ++i, factors += kPanelColumns) {
-      Store(factors, Load(from + i * kPanelColumns));
-    }
-    block += BlockBytes(kWeights);
+    const float* factors = reinterpret_cast<const float*>(block + ValueBytes(kWeights));
+    const Vec scale = Load(factors);
+    Store(out->scale, scale);
+    if constexpr (HasMin(kWeights)) Store(out->min, MinOf<kWeights, 2>(factors, scale));
   }
 }
 
 struct alignas(64) TileDots {
-  int32_t high[kTileHeight][kPanelColumns];
-  int32_t low[kTileHeight][kPanelColumns];
+  int32_t plane[2][kTileHeight][kPanelColumns];
 };
 
-template <int kParity>
-static inline void MultiplyGroup(const int8_t* high, const int8_t* low, int64_t stride,
-                                 const int8_t* weights, TileDots* dots) {
-  _tile_loadd(4, high, stride);
-  _tile_loadd(5, low, stride);
-  _tile_loadd(6, weights, 64);
+// One group; a tile operation names its tiles at compile time.
+template <IntWeights kWeights, int kParity>
+static inline void MultiplyGroup(const ActivationBlock<2>& x, const int8_t* weights,
+                                 TileDots* dots) {
+  using Plan = TilePlan<kWeights>;
+  constexpr int kHalf = Plan::kGroup == 32 ? 0 : kParity * 16;
+  constexpr int kStride = 2 * kActivationGroup;
   if constexpr (kParity == 0) {
+    _tile_loadd(4, x.q[0][0] + kHalf, kStride);
+    _tile_loadd(6, weights, 64);
     _tile_zero(0);
-    _tile_zero(1);
     _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 5, 6);
-    _tile_stored(0, dots->high, 64);
-    _tile_stored(1, dots->low, 64);
+    _tile_stored(0, dots->plane[0], 64);
+    if constexpr (!Plan::kJoined) {
+      _tile_loadd(5, x.q[0][1] + kHalf, kStride);
+      _tile_zero(1);
+      _tile_dpbssd(1, 5, 6);
+      _tile_stored(1, dots->plane[1], 64);
+    }
   } else {
+    _tile_loadd(5, x.q[0][0] + kHalf, kStride);
+    _tile_loadd(7, weights, 64);
     _tile_zero(2);
-    _tile_zero(3);
-    _tile_dpbssd(2, 4, 6);
-    _tile_dpbssd(3, 5, 6);
-    _tile_stored(2, dots->high, 64);
-    _tile_stored(3, dots->low, 64);
+    _tile_dpbssd(2, 5, 7);
+    _tile_stored(2, dots->plane[0], 64);
+    if constexpr (!Plan::kJoined) {
+      _tile_loadd(4, x.q[0][1] + kHalf, kStride);
+      _tile_zero(3);
+      _tile_dpbssd(3, 4, 7);
+      _tile_stored(3, dots->plane[1], 64);
+    }
   }
 }
 
-// `rows` <= kRows rows from `row` on with one panel; of the sums, those from `first_stored` on are
-// written: tiles at the end of many rows overlap, and a row's sum is the same in each.
+// The rows of one row block with one panel. kRows: those of the tiles, rounded up; what the tiles
+// do not hold is added up and not stored.
 template <IntWeights kWeights, int kRows>
-static void AmxTile(const MatmulArgs* args, int64_t row, int64_t rows, int64_t first_stored,
-                    int64_t panel, const UnpackedPanel& unpacked) {
+static void AmxTile(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel,
+                    const UnpackedGroup<kWeights>* weights) {
   constexpr int kGroup = GroupOf(kWeights);
-  constexpr int kFactors = HasMin(kWeights) ? 2 : 1;
+  const auto* x =
+      static_cast<const ActivationBlock<2>*>(args->xq) + row / kActivationRows * args->xq_groups;
   const int64_t count = args->weights->group_count;
-  const int64_t groups = args->xq_groups;
-  const int64_t stride = groups * kActivationGroup;  // bytes
-  const int8_t* high = args->xq.q + row * stride;
-  const int8_t* low = args->xq.low + row * stride;
-  const float* scale[kRows];
-  const float* total[kRows];
-  Vec sum[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    const int64_t at = (row + (r < rows ? r : rows - 1)) * groups;
-    scale[r] = args->xq.scale + at;
-    total[r] = args->xq.sum + at;
-    sum[r] = Zero();
-  }
   TileDots dots[2];
+  Vec sum[kRows];
+  Unrolled<kRows>([&]<int r>() __attribute__((always_inline)) { sum[r] = Zero(); });
+  const auto block = [&](int64_t group) -> const ActivationBlock<2>& {
+    return x[kGroup == 32 ? group : group / 2];
+  };
   const auto multiply = [&](int64_t group) {
-    const int8_t* weights = unpacked.q + group * kGroup * kPanelColumns;
     if (group % 2 == 0) {
-      MultiplyGroup<0>(high + group * kGroup, low + group * kGroup, stride, weights, &dots[0]);
+      MultiplyGroup<kWeights, 0>(block(group), weights[group].q[0], &dots[0]);
     } else {
-      MultiplyGroup<1>(high + group * kGroup, low + group * kGroup, stride, weights, &dots[1]);
+      MultiplyGroup<kWeights, 1>(block(group), weights[group].q[0], &dots[1]);
     }
   };
   multiply(0);
   for (int64_t group = 0; group < count; ++group) {
     if (group + 1 < count) multiply(group + 1);
+    const ActivationBlock<2>& factors = block(group);
     const TileDots& done = dots[group % 2];
-    const float* factors = unpacked.factors + group * kFactors * kPanelColumns;
-    const int64_t at = kGroup == 32 ? group : group / 2;  // of the activations
-    const Vec weight_scale = Load(factors);
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(done.high[r]), 8),
-                                             _mm512_load_si512(done.low[r]));
-      const Vec both = Mul(weight_scale, Set(scale[r][at]));
-      sum[r] = Fma(_mm512_cvtepi32_ps(whole), both, sum[r]);
-      if constexpr (HasMin(kWeights)) {
-        sum[r] = Fma(Load(factors + kPanelColumns), Set(total[r][at]), sum[r]);
+    const Vec weight_scale = Load(weights[group].scale);
+    Vec weight_min = Zero();
+    if constexpr (HasMin(kWeights)) weight_min = Load(weights[group].min);
+    Unrolled<kRows>([&]<int r>() __attribute__((always_inline)) {
+      __m512i whole = _mm512_load_si512(done.plane[0][r]);
+      if constexpr (!TilePlan<kWeights>::kJoined) {
+        whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 4), _mm512_load_si512(done.plane[1][r]));
       }
-    }
+      const Vec both = Mul(weight_scale, Set(factors.scale[r]));
+      sum[r] = Fma(_mm512_cvtepi32_ps(whole), both, sum[r]);
+      if constexpr (HasMin(kWeights)) sum[r] = Fma(weight_min, Set(factors.sum[r]), sum[r]);
+    });
   }
-  for (int r = 0; r < kRows; ++r) {
-    if (r >= first_stored && r < rows) {
-      StoreOutput(args, row + r, panel * kPanelColumns, sum[r]);
+  Unrolled<kRows>([&]<int r>() __attribute__((always_inline)) {
+    if (r < rows) StoreOutput(args, row + r, panel * kPanelColumns, sum[r]);
+  });
+}
+
+template <IntWeights kWeights, int kRows>
+static void AmxPanels(const MatmulArgs* args) {
+  const PackedView& w = *args->weights;
+  auto* unpacked = reinterpret_cast<UnpackedGroup<kWeights>*>(args->scratch);
+  const int64_t at_once = args->rows > kManyRows ? kUnpackedPanels : 1;
+  for (int64_t first = args->panel_begin; first < args->panel_end; first += at_once) {
+    const int64_t left = args->panel_end - first;
+    const int64_t panels = left < at_once ? left : at_once;
+    for (int64_t p = 0; p < panels; ++p) {
+      UnpackPanel<kWeights>(w, first + p, unpacked + p * w.group_count);
+    }
+    __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
+    for (int64_t row = 0; row < args->rows; row += kActivationRows) {
+      const int64_t rows = args->rows - row < kActivationRows ? args->rows - row : kActivationRows;
+      for (int64_t p = 0; p < panels; ++p) {
+        AmxTile<kWeights, kRows>(args, row, rows, first + p, unpacked + p * w.group_count);
+      }
     }
   }
 }
 
 template <IntWeights kWeights>
 static void AmxMatmul(const MatmulArgs* args) {
-  const PackedView& w = *args->weights;
-  const int64_t height = args->rows < kTileHeight ? args->rows : kTileHeight;
-  int8_t* bytes = reinterpret_cast<int8_t*>(args->scratch);
-  const UnpackedPanel unpacked{
-      bytes, reinterpret_cast<float*>(bytes + w.group_count * GroupOf(kWeights) * kPanelColumns)};
-  ConfigureForProducts(height, GroupOf(kWeights));
-  for (int64_t panel = args->panel_begin; panel < args->panel_end; ++panel) {
-    UnpackPanel<kWeights>(w, panel, unpacked);
-    __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
-    if (height <= 4) {
-      AmxTile<kWeights, 4>(args, 0, height, 0, panel, unpacked);
-    } else if (height <= 8) {
-      AmxTile<kWeights, 8>(args, 0, height, 0, panel, unpacked);
-    } else if (height < kTileHeight) {
-      AmxTile<kWeights, 16>(args, 0, height, 0, panel, unpacked);
-    } else {
-      for (int64_t row = 0; row < args->rows; row += kTileHeight) {
-        const int64_t last = args->rows - kTileHeight;
-        const int64_t first = row < last ? row : last;
-        AmxTile<kWeights, 16>(args, first, kTileHeight, row - first, panel, unpacked);
-      }
-    }
+  const int64_t height = args->rows < kActivationRows ? args->rows : kActivationRows;
+  ConfigureForProducts<kWeights>(height);
+  if (height <= 4) {
+    AmxPanels<kWeights, 4>(args);
+  } else if (height <= 8) {
+    AmxPanels<kWeights, 8>(args);
+  } else {
+    AmxPanels<kWeights, 16>(args);
   }
   _tile_release();
 }

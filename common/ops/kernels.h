@@ -36,22 +36,25 @@ struct PackedView {
   int64_t panel_bytes;
 };
 
-// One row's activations as integers: int8, or 256 * q + low of two int8. Groups are
-// kActivationGroup elements, the last padded with zero.
-struct QuantizedRow {
-  int8_t* q;        // [groups * 32]
-  int8_t* low;      // [groups * 32], or null
-  float* scale;     // [groups]
-  float* sum;       // [groups] scale * sum of the integers: multiplies the weights' min
-  int32_t* seed;    // [groups] -128 * sum of the integers: undoes the weights' offset
-  int32_t* seed16;  // [groups * 2] the same over 16 elements
+// Rows that one block of integer activations holds, and that one tile product takes.
+inline constexpr int64_t kActivationRows = 16;
+
+// 16 rows by one group of 32 elements, as integers: int8 (one plane), or 12 bits, 16 * high + low
+// (two). Elements past k are zero. A matrix is [row blocks, groups] of them.
+template <int kPlanes>
+struct alignas(64) ActivationBlock {
+  int8_t q[kActivationRows][kPlanes][kActivationGroup];
+  float scale[kActivationRows];
+  float sum[kActivationRows];          // scale * sum of the integers: multiplies the weights' min
+  int32_t seed[kActivationRows];       // -128 * that sum: undoes the weights' offset
+  int32_t seed16[2][kActivationRows];  // the same of each 16 elements
 };
 
 struct MatmulArgs {
   const PackedView* weights;
   const float* x;     // [rows, k], row stride x_stride
-  QuantizedRow xq;    // of row 0; null pointers unless the class quantises
-  int64_t xq_groups;  // row stride of xq in groups
+  const void* xq;     // ActivationBlock of row 0; null unless the class has integer activations
+  int64_t xq_groups;  // of a row
   int64_t x_stride;   // elements
   int64_t rows;
   float* y;            // [rows, n], row stride y_stride
@@ -86,8 +89,9 @@ struct AttendArgs {
 inline constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
-// One unpacked tile of 32 columns.
-inline constexpr int64_t MatmulScratchFloats(int64_t k) { return RoundUp(k, 32) * 32; }
+// Unpacked weights: a tile of 32 columns in f32, or eight panels of bytes with their factors (36
+// bytes for each element of k and panel).
+inline constexpr int64_t MatmulScratchFloats(int64_t k) { return RoundUp(k, 32) * 72; }
 // Keys and values of a chunk, accumulators, scores, running maximum and sum of each row.
 inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
   return 2 * kKeyChunk * RoundUp(head_dim, 16) +
@@ -99,8 +103,8 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
   // y = silu(gate) * up. y may be gate or up.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);
-  // Null where the class keeps f32 activations.
-  void (*quantize_row)(const float* x, int64_t k, const QuantizedRow* row);
+  // One row into place `row` (0..15) of its blocks. Null where the class keeps f32 activations.
+  void (*quantize_row)(const float* x, int64_t k, void* blocks, int64_t row);
   void (*matmul)(const MatmulArgs* args);
   void (*attend)(const AttendArgs* args);
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.

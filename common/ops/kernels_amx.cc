@@ -1,4 +1,4 @@
-// The amx class: 16-bit activations, as two planes of int8, with quantised weights; the rest as in
+// The amx class: 12-bit activations, as two planes of int8, with quantised weights; the rest as in
 // avx512. Few rows are multiplied by vectors, many in AMX tiles: the same integers, the same bytes.
 // Built for AMX; may include nothing with external inline functions.
 #include "common/ops/vector_avx512.h"
@@ -30,6 +30,6 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAmxKernels = {RmsNorm, Swiglu, QuantizeRowTo<2>, Matmul, Attend, ExpSum};
+const Kernels kAmxKernels = {RmsNorm, Swiglu, QuantizeRow<2>, Matmul, Attend, ExpSum};
 
 }  // namespace tandem::ops

@@ -20,6 +20,6 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRowTo<1>, Matmul, Attend, ExpSum};
+const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow<1>, Matmul, Attend, ExpSum};
 
 }  // namespace tandem::ops

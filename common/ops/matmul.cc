@@ -9,7 +9,7 @@ namespace {
 
 // Panels that a kernel keeps in flight when rows are few; a thread's part is whole multiples.
 constexpr std::int64_t kPanelsPerUnit = 4;
-constexpr std::int64_t kRowsPerUnit = 24;
+constexpr std::int64_t kRowsPerUnit = 2 * kActivationRows;
 
 struct Part {
   Range panels;
@@ -44,8 +44,8 @@ void Matmul(const OpsContext& context, const PackedMatrix& weights, const Activa
   args.weights = &view;
   args.x = x.row(part.rows.begin);
   args.x_stride = x.k;
-  if (x.xq.q != nullptr) args.xq = x.quantized_row(part.rows.begin);
-  args.xq_groups = x.xq_groups;
+  if (x.blocks != nullptr) args.xq = x.blocks_of(part.rows.begin);
+  args.xq_groups = x.groups;
   args.rows = part.rows.end - part.rows.begin;
   args.y = output.y + part.rows.begin * y_stride;
   args.y_stride = y_stride;

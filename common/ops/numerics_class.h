@@ -8,12 +8,12 @@
 //   avx512       as avx2                        f32                    bf16  AVX-512 F BW DQ VL
 //   avx512-vnni  as avx2                        int8 per row and 32,   bf16  AVX-512 VNNI
 //                                               f32 on float weights
-//   amx          as avx2                        16 bits per row and    bf16  AMX int8 and bf16,
+//   amx          as avx2                        12 bits per row and    bf16  AMX int8 and bf16,
 //                                               32, f32 on float             avx512-vnni
 //                                               weights
 //
 // The class comes from a table by vendor and instruction set or from a flag, never from a timing.
-// The table takes the fastest class whose activations are as good as f32; 16 bits that share a
+// The table takes the fastest class whose activations are as good as f32; 12 bits that share a
 // scale with 31 neighbours are. int8 ones move logits about ten times as far from the f32 reference
 // (bounds: tests/integration/engine), and so are for those who ask for them.
 #pragma once

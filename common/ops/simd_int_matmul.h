@@ -1,10 +1,11 @@
 // Matrix product of quantised weights with integer activations by vpdpbusd. Included after
 // vector_avx512.h and simd_matmul.h, by sources built for AVX-512 with VNNI; internal linkage.
 //
-// A row's activations are one plane of int8, or two: q = 256 * high + low. Products of weight and
+// A row's activations are one plane of int8, or two: 16 * high + low. Products of weight and
 // activation bytes are added into int32, exactly, so neither their order inside a group nor the
 // instruction matters. Per output element and group, ascending:
 //   sum = fma(float(dot), weight_scale * activation_scale, sum), then fma(min, activation_sum, sum)
+// With two planes, 4-bit weights that have a min count from -8 on: min is fma(scale, 8, min).
 #pragma once
 
 #include <immintrin.h>
@@ -57,16 +58,15 @@ static inline bool WithIntWeights(const PackedView& w, Fn&& fn) {
 // One row's groups as integers: group scale = largest magnitude / kMost, elements rounded to
 // nearest even. A group too small for kMost / max to be finite becomes zero.
 template <int kPlanes>
-static void QuantizeRowTo(const float* x, int64_t k, const QuantizedRow* row) {
-  constexpr float kMost = kPlanes == 1 ? 127.0f : 32639.0f;  // 127 * 256 + 127
-  constexpr float kSmallest = kPlanes == 1 ? 1e-36f : 1e-33f;
-  for (int64_t group = 0; group * kActivationGroup < k; ++group) {
+static void QuantizeRow(const float* x, int64_t k, void* blocks, int64_t row) {
+  constexpr float kMost = kPlanes == 1 ? 127.0f : 2039.0f;  // 16 * 127 + 7
+  constexpr float kSmallest = kPlanes == 1 ? 1e-36f : 1e-34f;
+  auto* block = static_cast<ActivationBlock<kPlanes>*>(blocks);
+  for (int64_t first = 0; first < k; first += kActivationGroup, ++block) {
     Vec v[2];
     for (int64_t half = 0; half < 2; ++half) {
-      const int64_t first = group * kActivationGroup + half * kLanes;
-      v[half] = first + kLanes <= k ? Load(x + first)
-                : first < k         ? LoadPart(x + first, k - first)
-                                    : Zero();
+      const int64_t at = first + half * kLanes;
+      v[half] = at + kLanes <= k ? Load(x + at) : at < k ? LoadPart(x + at, k - at) : Zero();
     }
     const float max = ReduceMax(Max(_mm512_abs_ps(v[0]), _mm512_abs_ps(v[1])));
     const bool used = max >= kSmallest;
@@ -74,30 +74,30 @@ static void QuantizeRowTo(const float* x, int64_t k, const QuantizedRow* row) {
     const Vec inverse = Set(used ? kMost / max : 0.0f);
     int32_t sum[2];
     for (int64_t half = 0; half < 2; ++half) {
-      const int64_t at = group * kActivationGroup + half * kLanes;
+      int8_t* high = block->q[row][0] + half * kLanes;
       const __m512i q = _mm512_cvtps_epi32(Mul(v[half], inverse));
       __m512i rounded;
       if constexpr (kPlanes == 1) {
         const __m128i bytes = _mm512_cvtsepi32_epi8(q);
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(row->q + at), bytes);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(high), bytes);
         rounded = _mm512_cvtepi8_epi32(bytes);
       } else {
         // Out of range are infinities and NaN alone.
-        const __m512i most = _mm512_set1_epi32(32639);
+        const __m512i most = _mm512_set1_epi32(2039);
         rounded = _mm512_max_epi32(_mm512_min_epi32(q, most),
                                    _mm512_sub_epi32(_mm512_setzero_si512(), most));
-        const __m512i high =
-            _mm512_srai_epi32(_mm512_add_epi32(rounded, _mm512_set1_epi32(128)), 8);
-        const __m512i low = _mm512_sub_epi32(rounded, _mm512_slli_epi32(high, 8));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(row->q + at), _mm512_cvtepi32_epi8(high));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(row->low + at), _mm512_cvtepi32_epi8(low));
+        const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(rounded, _mm512_set1_epi32(8)), 4);
+        const __m512i lower = _mm512_sub_epi32(rounded, _mm512_slli_epi32(upper, 4));
+        int8_t* low = block->q[row][kPlanes - 1] + half * kLanes;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(lower));
       }
       sum[half] = _mm512_reduce_add_epi32(rounded);
-      row->seed16[group * 2 + half] = -128 * sum[half];
+      block->seed16[half][row] = -128 * sum[half];
     }
-    row->scale[group] = scale;
-    row->sum[group] = scale * static_cast<float>(sum[0] + sum[1]);
-    row->seed[group] = -128 * (sum[0] + sum[1]);
+    block->scale[row] = scale;
+    block->sum[row] = scale * static_cast<float>(sum[0] + sum[1]);
+    block->seed[row] = -128 * (sum[0] + sum[1]);
   }
 }
 
@@ -119,35 +119,48 @@ static inline __m512i Broadcast32(const int8_t* p) {
   return _mm512_set1_epi32(four);
 }
 
+// Whether weights 0..15 are multiplied as -8..7.
+template <IntWeights kWeights, int kPlanes>
+constexpr bool Recentred() {
+  return kPlanes == 2 && kWeights == IntWeights::kNibble32Min;
+}
+
+// The min of a group's 16 columns, if any. `factors`: their scales, then their mins.
+template <IntWeights kWeights, int kPlanes>
+static inline Vec MinOf(const float* factors, Vec scale) {
+  if constexpr (!HasMin(kWeights)) return Zero();
+  const Vec min = Load(factors + kPanelColumns);
+  return Recentred<kWeights, kPlanes>() ? Fma(scale, Set(8.0f), min) : min;
+}
+
 // What a dot product with the stored, unsigned weights starts from, to be that with the weights.
-template <IntWeights kWeights>
-static inline __m512i Seed(const QuantizedRow& xq, int64_t group, int64_t half) {
-  if constexpr (HasMin(kWeights)) return _mm512_setzero_si512();
-  if constexpr (kWeights == IntWeights::kByte16) return _mm512_set1_epi32(xq.seed16[half]);
-  const __m512i seed = _mm512_set1_epi32(xq.seed[group]);
+template <IntWeights kWeights, int kPlanes>
+static inline __m512i Seed(const ActivationBlock<kPlanes>& x, int64_t row, int64_t half) {
+  if constexpr (HasMin(kWeights) && !Recentred<kWeights, kPlanes>()) return _mm512_setzero_si512();
+  if constexpr (kWeights == IntWeights::kByte16) return _mm512_set1_epi32(x.seed16[half][row]);
+  const __m512i seed = _mm512_set1_epi32(x.seed[row]);
   return IsNibble(kWeights) ? _mm512_srai_epi32(seed, 4) : seed;  // q + 8, not q + 128
 }
 
+// kRows rows of one block of rows, from `row` on.
 template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
 static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
   const PackedView& w = *args->weights;
   constexpr int kGroup = GroupOf(kWeights);
+  const int64_t lane = row % kActivationRows;
+  const auto* x = static_cast<const ActivationBlock<kPlanes>*>(args->xq) +
+                  row / kActivationRows * args->xq_groups;
   const uint8_t* block[kPanels];
   Vec sum[kRows][kPanels];
   for (int p = 0; p < kPanels; ++p) {
     block[p] = w.data + (panel + p) * w.panel_bytes;
     for (int r = 0; r < kRows; ++r) sum[r][p] = Zero();
   }
-  const int64_t groups = args->xq_groups;
-  const int64_t first = row * groups;
-  for (int64_t half = 0; half < w.group_count; ++half) {
-    const int64_t group = kGroup == 32 ? half : half / 2;  // of the activations
-    const int64_t offset = (first + group) * 32 + (kGroup == 32 ? 0 : half % 2 * 16);
-    const int8_t* q[2] = {args->xq.q + offset, kPlanes == 2 ? args->xq.low + offset : nullptr};
+  for (int64_t group = 0; group < w.group_count; ++group) {
+    const int64_t half = kGroup == 32 ? 0 : group % 2;
     __m512i dot[kPlanes][kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
-      const int64_t start = first + r * groups;
-      const __m512i seed = Seed<kWeights>(args->xq, start + group, start * 2 + half);
+      const __m512i seed = Seed<kWeights, kPlanes>(*x, lane + r, half);
       for (int p = 0; p < kPanels; ++p) {
         dot[kPlanes - 1][r][p] = seed;
         if constexpr (kPlanes == 2) dot[0][r][p] = _mm512_setzero_si512();
@@ -159,9 +172,9 @@ static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
       for (int p = 0; p < kPanels; ++p) quads[p] = LoadQuads<kWeights>(block[p], step);
       for (int plane = 0; plane < kPlanes; ++plane) {
         for (int r = 0; r < kRows; ++r) {
-          const __m512i x = Broadcast32(q[plane] + r * groups * 32 + step * 4);
+          const __m512i four = Broadcast32(x->q[lane + r][plane] + half * 16 + step * 4);
           for (int p = 0; p < kPanels; ++p) {
-            dot[plane][r][p] = _mm512_dpbusd_epi32(dot[plane][r][p], quads[p], x);
+            dot[plane][r][p] = _mm512_dpbusd_epi32(dot[plane][r][p], quads[p], four);
           }
         }
       }
@@ -169,20 +182,19 @@ static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
     for (int p = 0; p < kPanels; ++p) {
       const float* factors = reinterpret_cast<const float*>(block[p] + ValueBytes(kWeights));
       const Vec scale = Load(factors);
+      const Vec min = MinOf<kWeights, kPlanes>(factors, scale);
       for (int r = 0; r < kRows; ++r) {
-        const int64_t at = first + r * groups + group;
         __m512i whole = dot[kPlanes - 1][r][p];
         if constexpr (kPlanes == 2) {
-          whole = _mm512_add_epi32(whole, _mm512_slli_epi32(dot[0][r][p], 8));
+          whole = _mm512_add_epi32(whole, _mm512_slli_epi32(dot[0][r][p], 4));
         }
-        const Vec both = Mul(scale, Set(args->xq.scale[at]));
+        const Vec both = Mul(scale, Set(x->scale[lane + r]));
         sum[r][p] = Fma(_mm512_cvtepi32_ps(whole), both, sum[r][p]);
-        if constexpr (HasMin(kWeights)) {
-          sum[r][p] = Fma(Load(factors + kPanelColumns), Set(args->xq.sum[at]), sum[r][p]);
-        }
+        if constexpr (HasMin(kWeights)) sum[r][p] = Fma(min, Set(x->sum[lane + r]), sum[r][p]);
       }
       block[p] += BlockBytes(kWeights);
     }
+    if (kGroup == 32 || half == 1) ++x;
   }
   for (int r = 0; r < kRows; ++r) {
     for (int p = 0; p < kPanels; ++p) {
@@ -191,13 +203,22 @@ static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
   }
 }
 
+// Rows [row, end) of one block of rows.
 template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
-static void IntRows(const MatmulArgs* args, int64_t row, int64_t panel) {
-  for (; row + kRows <= args->rows; row += kRows) {
+static void IntRows(const MatmulArgs* args, int64_t row, int64_t end, int64_t panel) {
+  for (; row + kRows <= end; row += kRows) {
     IntTile<kWeights, kPlanes, kRows, kPanels>(args, row, panel);
   }
   if constexpr (kRows > 1) {
-    if (row < args->rows) IntRows<kWeights, kPlanes, FewerRows(kRows), kPanels>(args, row, panel);
+    if (row < end) IntRows<kWeights, kPlanes, FewerRows(kRows), kPanels>(args, row, end, panel);
+  }
+}
+
+template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
+static void IntPanels(const MatmulArgs* args, int64_t panel) {
+  for (int64_t row = 0; row < args->rows; row += kActivationRows) {
+    const int64_t end = row + kActivationRows < args->rows ? row + kActivationRows : args->rows;
+    IntRows<kWeights, kPlanes, kRows, kPanels>(args, row, end, panel);
   }
 }
 
@@ -207,13 +228,13 @@ static void IntMatmul(const MatmulArgs* args) {
   int64_t panel = args->panel_begin;
   if (args->rows <= 2 / kPlanes) {
     for (; panel + 4 <= args->panel_end; panel += 4) {
-      IntRows<kWeights, kPlanes, 2 / kPlanes, 4>(args, 0, panel);
+      IntPanels<kWeights, kPlanes, 2 / kPlanes, 4>(args, panel);
     }
   }
   for (; panel + 2 <= args->panel_end; panel += 2) {
-    IntRows<kWeights, kPlanes, kRows, 2>(args, 0, panel);
+    IntPanels<kWeights, kPlanes, kRows, 2>(args, panel);
   }
-  for (; panel < args->panel_end; ++panel) IntRows<kWeights, kPlanes, kRows, 1>(args, 0, panel);
+  for (; panel < args->panel_end; ++panel) IntPanels<kWeights, kPlanes, kRows, 1>(args, panel);
 }
 
 }  // namespace

@@ -72,10 +72,10 @@ TEST(MatmulTest, EveryTypeAndClassIsCloseToTheExactProduct) {
   for (NumericsClass numerics : Classes()) {
     const OpsContext context = MakeContext(numerics, 2, 1024);
     for (WeightType type : kAllTypes) {
-      // int8 activations round to 1/254 of the largest of 32, 16 bits to 1/65278; f32 chains to
+      // int8 activations round to 1/254 of the largest of 32, 12 bits to 1/4078; f32 chains to
       // about 1e-6.
       const int planes = Info(type).group == 0 ? 0 : ActivationPlanes(numerics);
-      const double bound = planes == 1 ? 0.03 : planes == 2 ? 2e-4 : 2e-5;
+      const double bound = planes == 1 ? 0.03 : planes == 2 ? 2e-3 : 2e-5;
       for (Shape shape : ShapesOf(type)) {
         SCOPED_TRACE(
             fmt::format("{} {} [{}, {}]", Name(numerics), TypeName(type), shape.n, shape.k));
