@@ -95,7 +95,7 @@ inline ClearTask(i, r) {
        SAYFAILED(i, r); ClearTask(i, r) \
      }
 /* Refused{full} counts neither as placement nor as attempt: wait for a free block */
-#ifdef FULL_WAITS
+#if defined(FULL_WAITS) && !defined(M_FULL_COUNTS)
 #define REFCOUNT(i) task_placement[TI(i, req)]--
 #define HASROOM(j) \
   ((slot_state[SI(j, 0)] == S_FREE || slot_state[SI(j, NUM_BLOCKS - 1)] == S_FREE) && RUPD(j))
