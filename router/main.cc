@@ -4,17 +4,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "common/base/descriptor_limit.h"
 #include "common/base/mutex.h"
+#include "common/base/progress_line.h"
 #include "common/config/program_options.h"
 #include "common/log/log.h"
 #include "common/metrics/registry.h"
 #include "common/net/http_server.h"
 #include "common/net/io_threads.h"
+#include "common/net/port_file.h"
 #include "common/net/strand.h"
 #include "common/net/strand_impl.h"
 #include "router/admin/admin_handler.h"
@@ -42,21 +42,6 @@ std::int64_t UnixSeconds() {
 std::uint64_t RandomBits() {
   static std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
-}
-
-// Whole or not there: a watcher never reads half of it.
-Status WritePortFile(const std::string& path, const net::HostPort& address) {
-  if (path.empty()) return OkStatus();
-  const std::string half = path + ".new";
-  {
-    std::ofstream out(half);
-    out << address.ToString() << "\n";
-    if (!out.flush()) return Unavailable("cannot write {}", half);
-  }
-  std::error_code ec;
-  std::filesystem::rename(half, path, ec);
-  if (ec) return Unavailable("cannot write {}: {}", path, ec.message());
-  return OkStatus();
 }
 
 RouterService::Options ServiceOptions(const RouterFlags& flags, TokenCount context) {
@@ -92,7 +77,7 @@ StatusOr<std::unique_ptr<net::HttpServer>> OpenAdmin(net::IoThreads& io, const n
       auto server, net::HttpServer::Open(
                        io, strand, {flags.admin_host, static_cast<std::uint16_t>(flags.admin_port)},
                        handler, options));
-  TANDEM_RETURN_IF_ERROR(WritePortFile(flags.admin_port_file, server->address()));
+  TANDEM_RETURN_IF_ERROR(net::WritePortFile(flags.admin_port_file, server->address()));
   log::Info("router.admin", "address={}", server->address().ToString());
   return server;
 }
@@ -161,10 +146,13 @@ Status Serve(const RouterFlags& flags) {
     });
     service.Start();
   });
-  const Status announced = WritePortFile(flags.port_file, server->address());
+  const Status announced = net::WritePortFile(flags.port_file, server->address());
   if (announced.ok()) {
     log::Info("router.listening", "address={} model={}", server->address().ToString(), model.id());
-    finished.WaitForNotification();
+    while (!finished.WaitUntil(SteadyNow() + ProgressLine::kEvery)) {
+      OnStrand(strand, [] {});  // where that hangs, the supervisor hears nothing more
+      ProgressLine().Write(flags.progress_fd);
+    }
     // The last answers are on their way; a client that does not read them is not waited for.
     flushed.WaitUntil(SteadyNow() + std::chrono::seconds(2));
   }
@@ -180,6 +168,7 @@ Status Serve(const RouterFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // of a supervisor that is gone
   RouterFlags flags;
   config::ProgramOptions options("tandem-router",
                                  "Speaks the OpenAI API and owns every request; prefill and "

@@ -59,6 +59,8 @@ void RouterFlags::AddTo(config::ProgramOptions& options) {
               config::Seconds(&stop_grace));
   options.Add("log-level", "LEVEL", "what is written to stderr",
               config::Choice(&log_level, log::LevelNames()));
+  options.Add("progress-fd", "FD", "tell a supervisor there that the strand answers; -1: none",
+              config::Int(&progress_fd, -1, 1 << 20));
 }
 
 Status RouterFlags::Validate() const {

@@ -37,6 +37,7 @@ struct RouterFlags {
   int max_connections_per_address = 2048;
   Duration stop_grace = std::chrono::seconds(5);
   std::string log_level = "info";
+  int progress_fd = -1;  // -1: none
 
   // Adds every flag to `options`; `this` must outlive it.
   void AddTo(config::ProgramOptions& options);

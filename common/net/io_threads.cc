@@ -1,5 +1,7 @@
 #include "common/net/io_threads.h"
 
+#include <pthread.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <thread>
@@ -12,7 +14,10 @@ namespace tandem::net {
 struct IoThreads::Impl {
   explicit Impl(int num_threads) : context(num_threads), work(context.get_executor()) {
     threads.reserve(static_cast<std::size_t>(num_threads));
-    for (int i = 0; i < num_threads; ++i) threads.emplace_back([this] { context.run(); });
+    for (int i = 0; i < num_threads; ++i) {
+      threads.emplace_back([this] { context.run(); });
+      ::pthread_setname_np(threads.back().native_handle(), "io");
+    }
   }
   boost::asio::io_context context;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;

@@ -3,26 +3,21 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "common/base/mutex.h"
+#include "common/base/progress_line.h"
 #include "common/log/log.h"
 #include "common/net/io_threads.h"
+#include "common/net/port_file.h"
 #include "common/worker/stop_signals.h"
 
 namespace tandem::worker {
 namespace {
 
 enum class Event { kStop, kHurry, kReport, kDraining, kDrained };
-
-// How often the supervisor hears of the engine's steps, and a drain is logged.
-constexpr Duration kProgressEvery = std::chrono::milliseconds(500);
 
 // What the main thread waits for. Thread-safe.
 class EventQueue {
@@ -45,31 +40,6 @@ class EventQueue {
   std::deque<Event> events_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Whole or not there: a watcher never reads half of it.
-Status WritePortFile(const std::string& path, const net::HostPort& address) {
-  if (path.empty()) return OkStatus();
-  const std::string half = path + ".new";
-  {
-    std::ofstream out(half);
-    out << address.ToString() << "\n";
-    if (!out.flush()) return Unavailable("--port-file: cannot write {}", half);
-  }
-  std::error_code error;
-  std::filesystem::rename(half, path, error);
-  if (error) return Unavailable("--port-file: cannot write {}: {}", path, error.message());
-  return OkStatus();
-}
-
-// "step running_ms stuck_after_ms\n" for the supervisor. A full pipe means that it does not read:
-// nobody waits for it.
-void WriteProgress(int fd, const scheduler::StepProgress& progress) {
-  if (fd < 0) return;
-  const std::string line =
-      fmt::format("{} {:.0f} {:.0f}\n", progress.number, ToMillis(progress.running_for),
-                  ToMillis(progress.stuck_after));
-  [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
-}
-
 // Until the node has drained, at a signal's or a router's wish.
 void Attend(NodeService& service, EventQueue& events, const NodeFlags& flags) {
   bool draining = false;
@@ -77,9 +47,10 @@ void Attend(NodeService& service, EventQueue& events, const NodeFlags& flags) {
   while (true) {
     const std::optional<Event> event = events.Wait(Deadline(tick));
     if (!event.has_value()) {  // asks the strand: where that hangs, nothing is written
-      WriteProgress(flags.progress_fd, service.Progress());
+      const scheduler::StepProgress step = service.Progress();
+      ProgressLine{step.number, step.running_for, step.stuck_after}.Write(flags.progress_fd);
       if (draining) log::Info("node.draining", "{}", service.Report());
-      tick = SteadyNow() + kProgressEvery;
+      tick = SteadyNow() + ProgressLine::kEvery;
       continue;
     }
     switch (*event) {
@@ -108,7 +79,8 @@ Status Serve(NodeProgram& program, EventQueue& events, std::atomic<bool>& loadin
                           LoadModel(flags.model, flags.numerics, flags.threads));
   loading = false;  // from here on there is something to release
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<NodeService> service, program.start(model, flags));
-  TANDEM_RETURN_IF_ERROR(WritePortFile(flags.port_file, service->address()));
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(net::WritePortFile(flags.port_file, service->address()), "--port-file"));
   log::Info("node.listening", "address={} name={}", service->address().ToString(), flags.name);
   service->WatchDrain({.begun = [&events] { events.Push(Event::kDraining); },
                        .drained = [&events] { events.Push(Event::kDrained); }});

@@ -133,7 +133,8 @@ Status LocalCluster::StartRouter(Deadline deadline) {
       supervisor_.Start({.name = "router",
                          .arguments = {(programs_ / "tandem-router").string(), "--config",
                                        (folder_ / "router.toml").string()},
-                         .log = folder_ / "router.log"}));
+                         .log = folder_ / "router.log",
+                         .tells_progress = true}));
   TANDEM_ASSIGN_OR_RETURN(std::string address,
                           supervisor_.AwaitFirstLine(PortFile("router"), deadline));
   if (options_.port == 0) {  // another life listens where clients have found this one

@@ -1,9 +1,10 @@
 // Decides when a child is stuck for good and must be killed: its engine step exceeds its own limit,
 // it says nothing, or it is stopped, for `stuck_after` on end.
 //
-// What a node says ("progress") is the age of the step that its engine works on, and it can only
-// say so when its strand answers; so neither a live process nor a live heartbeat thread vouches for
-// a stuck step. A child that has not spoken yet is starting, which may take long.
+// What a child says ("progress") is the age of the step that its engine works on (a router has
+// none), and it can only say so when its strand answers; so neither a live process nor a live
+// heartbeat thread vouches for a stuck step, nor an open port for a router that hangs. A child that
+// has not spoken yet is starting, which may take long.
 //
 // One child. Pure: times come in. Not thread-safe.
 #pragma once

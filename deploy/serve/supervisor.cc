@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 
 #include "common/base/check.h"
+#include "common/base/progress_line.h"
 
 namespace tandem::deploy {
 namespace {
@@ -20,20 +20,6 @@ int PollTimeoutMs(Deadline deadline) {
   if (deadline.at() == kNever) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.Remaining(SteadyNow()));
   return static_cast<int>(std::min<std::int64_t>(left.count(), 3'600'000));
-}
-
-// The latest "step running_ms stuck_after_ms" of what was read; false: none.
-bool ParseProgress(std::string_view text, Duration& running_for, Duration& limit) {
-  const std::size_t end = text.rfind('\n');
-  if (end == std::string_view::npos) return false;
-  const std::size_t before = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
-  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-  unsigned long long step = 0, running_ms = 0, limit_ms = 0;
-  const std::string line(text.substr(begin, end - begin));
-  if (std::sscanf(line.c_str(), "%llu %llu %llu", &step, &running_ms, &limit_ms) != 3) return false;
-  running_for = std::chrono::milliseconds(running_ms);
-  limit = std::chrono::milliseconds(limit_ms);
-  return true;
 }
 
 }  // namespace
@@ -176,10 +162,10 @@ void Supervisor::ReadProgress(Watched& watched, Time now) {
   while (true) {
     const ssize_t got = ::read(watched.child->progress_fd(), text, sizeof text);
     if (got <= 0) return;
-    Duration running_for, limit;
-    if (!ParseProgress({text, static_cast<std::size_t>(got)}, running_for, limit)) continue;
+    const auto said = ProgressLine::Last({text, static_cast<std::size_t>(got)});
+    if (!said) continue;
     watched.policy.Ready(now);
-    watched.stuck.OnProgress(now, running_for, limit);
+    watched.stuck.OnProgress(now, said->running_for, said->stuck_after);
   }
 }
 

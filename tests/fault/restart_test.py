@@ -105,6 +105,29 @@ class StuckStep(FaultCase):
             frozen.__exit__()
 
 
+class HungRouter(unittest.TestCase):
+    """A router whose event loop stands still, though its process lives and its port takes connections."""
+
+    def test_it_is_killed_and_the_next_one_serves(self):
+        with tempfile.TemporaryDirectory(prefix="tandem-hung-") as folder:
+            model = fleet.generated_model(folder, "layers=2", "context=2048")
+            with Served(model, folder, prefill=1, decode=1, flags=("--stuck-after", "2")) as cluster:
+                pid = cluster.pid("router")
+                frozen = threads.Frozen(threads.named(pid, "io"))
+                try:
+                    frozen.__enter__()
+                except PermissionError as error:
+                    self.skipTest(f"single threads cannot be stopped here: {error}")
+                try:
+                    fleet.wait_until(lambda: "killing it" in cluster.said(), "the supervisor has noticed")
+                finally:
+                    frozen.__exit__()  # who traces a thread keeps its dead process from being reaped
+                self.assertRegex(cluster.said(), rf"router \(pid {pid}\) said nothing")
+                fleet.wait_until(lambda: cluster.ready("router") and cluster.pid("router") != pid, "a new router")
+                fleet.wait_until(cluster.whole, "the new router uses the pair")
+            self.assertEqual(cluster.ended_badly, {})
+
+
 class RollingRestart(unittest.TestCase):
     """Every node in turn is drained and comes back, under load; no stream fails."""
 

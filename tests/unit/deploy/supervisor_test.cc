@@ -164,7 +164,7 @@ TEST_F(SupervisorTest, ANewLifeGetsTheArgumentsThatWereSet) {
   EXPECT_EQ(*supervisor.AwaitFirstLine(ready, Deadline()), "same port");
 }
 
-TEST_F(SupervisorTest, KillsAStoppedChildAndOneWhoseStepIsStuck) {
+TEST_F(SupervisorTest, KillsAStoppedChildOneWhoseStepIsStuckAndOneThatHangs) {
   Supervisor::Options options;
   options.restart.mode = RestartMode::kNever;
   options.stuck_after = std::chrono::milliseconds(50);
@@ -172,7 +172,8 @@ TEST_F(SupervisorTest, KillsAStoppedChildAndOneWhoseStepIsStuck) {
   options.say = [&](const std::string& line) { said = line; };
   for (const std::string script : {"kill -STOP $$; exec sleep 1000",
                                    // $2: the file descriptor of its progress
-                                   "while :; do echo 7 20000 10000 >&$2; sleep 0.01; done"}) {
+                                   "while :; do echo 7 20000 10000 >&$2; sleep 0.01; done",
+                                   "echo 0 0 0 >&$2; exec sleep 1000"}) {
     Supervisor supervisor(options);
     supervisor.KeepAlive();
     ChildProcess::Command command = Shell("stuck", script);

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "common/base/hash128.h"
 #include "common/base/marked_text.h"
+#include "common/base/progress_line.h"
 #include "common/base/random.h"
+#include "common/base/scoped_fd.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
 
@@ -27,6 +30,28 @@ TEST(Philox, MatchesKnownAnswers) {
             (std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox(0xffffffffffffffffu, {0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}),
             (std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(ProgressLine, TheLastWholeLineIsRead) {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  const ScopedFd out(fds[0]), in(fds[1]);
+  ProgressLine{7, std::chrono::milliseconds(20), std::chrono::seconds(10)}.Write(in.get());
+  ProgressLine{8, std::chrono::milliseconds(30), std::chrono::seconds(11)}.Write(in.get());
+  char text[256];
+  const ssize_t got = ::read(out.get(), text, sizeof text);
+  ASSERT_GT(got, 0);
+  const std::string whole(text, static_cast<std::size_t>(got));
+  for (const std::string& read : {whole, whole + "9 5"}) {
+    const auto last = ProgressLine::Last(read);
+    ASSERT_TRUE(last.has_value()) << read;
+    EXPECT_EQ(last->step, 8u);
+    EXPECT_EQ(last->running_for, std::chrono::milliseconds(30));
+    EXPECT_EQ(last->stuck_after, std::chrono::seconds(11));
+  }
+  for (const char* none : {"", "\n", "8 30 11000", "8 30\n", "who knows\n"}) {
+    EXPECT_EQ(ProgressLine::Last(none), std::nullopt) << none;
+  }
 }
 
 TEST(MarkedText, JoinsTouchingUserRanges) {
