@@ -93,6 +93,8 @@ std::string RouterService::MetricsText() const {
   gauge("tandem_router_queued_requests", "Requests that wait for a pair.", s.queued);
   counter("tandem_router_submitted_total", "Requests taken.", s.submitted);
   counter("tandem_router_refused_total", "Requests refused by a bound.", s.refused);
+  counter("tandem_router_refused_late_total", "Of these, by a queue longer than their deadline.",
+          s.refused_late);
   counter("tandem_router_finished_total", "Requests that ended well.", s.finished);
   counter("tandem_router_failed_total", "Requests that ended in an error.", s.failed);
   counter("tandem_router_cancelled_total", "Requests whose client left.", s.cancelled);

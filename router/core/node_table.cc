@@ -87,15 +87,35 @@ std::int32_t NodeTable::UsablePairs() const {
   return count;
 }
 
+bool NodeTable::ServesPrompts(const Node& node, const Hash128& model_instance) const {
+  return node.hello.role == Role::kPrefill && node.hello.model_instance == model_instance &&
+         UsablePairsOf(node) > 0;
+}
+
 bool NodeTable::TakesPrompts(const Node& node, const Hash128& model_instance, Trial trial) const {
-  if (node.hello.role != Role::kPrefill || node.draining || node.resting || node.stuck ||
-      node.hello.model_instance != model_instance) {
-    return false;
-  }
-  if (trial == Trial::kNo) return UsablePairsOf(node) > 0;
+  if (node.resting || !ServesPrompts(node, model_instance)) return false;
+  if (trial == Trial::kNo) return true;
   return !node.on_trial && std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
     return !entry.second.on_trial && PairWorks(node, entry.second);
   });
+}
+
+Duration NodeTable::FirstTokenAfter(Time now, const Hash128& model_instance,
+                                    std::size_t ahead) const {
+  constexpr double kMost = 24 * 3600;
+  double soonest = kMost;
+  double per_second = 0;  // of all together
+  for (const auto& [id, node] : nodes_) {
+    if (!ServesPrompts(node, model_instance)) continue;
+    const auto most = node.starts.PerSecondMost(now);
+    if (!most) return Duration(0);
+    // The first of them may get its token right now.
+    soonest = std::min(soonest, static_cast<double>(node.starts.waiting() - 1) / *most);
+    per_second += *most;
+  }
+  if (per_second == 0) return Duration(0);
+  soonest = std::min(soonest + static_cast<double>(ahead) / per_second, kMost);
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(soonest));
 }
 
 TokenCount NodeTable::Held(const Node& node, std::span<const Hash128> hashes) {

@@ -14,6 +14,7 @@
 #include "common/base/hash128.h"
 #include "common/handoff/events.h"
 #include "common/handoff/messages.h"
+#include "router/core/start_forecast.h"
 
 namespace tandem::router {
 
@@ -31,6 +32,7 @@ class NodeTable {
     bool resting = false;         // gets nothing new until its next heartbeat
     std::int32_t requests = 0;    // of this router, on their way or there
     TokenCount queued_tokens{0};  // of this router, not yet computed
+    StartForecast starts;         // of this router's requests there
     std::uint64_t last_chosen = 0;
   };
   struct Pair {
@@ -69,6 +71,10 @@ class NodeTable {
                      hashes ? std::span(*hashes) : std::span<const Hash128>());
   }
 
+  // After how long a new request gets its first token at the earliest, `ahead` waiting for a node
+  // already; zero where that cannot be known, or where a node is not kept busy.
+  Duration FirstTokenAfter(Time now, const Hash128& model_instance, std::size_t ahead) const;
+
   std::int32_t UsablePairs() const;
   std::int32_t UsablePairsOf(const Node& node) const;
   handoff::Peers MakePeers() const;
@@ -81,6 +87,7 @@ class NodeTable {
     TokenCount cached{0};
   };
   bool PairWorks(const Node& prefill, const Node& decode) const;
+  bool ServesPrompts(const Node& node, const Hash128& model_instance) const;
   bool TakesPrompts(const Node& node, const Hash128& model_instance, Trial trial) const;
   static TokenCount Held(const Node& node, std::span<const Hash128> hashes);
   Candidate ChoosePrefillNode(TokenCount tokens);

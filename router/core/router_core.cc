@@ -64,7 +64,7 @@ void RouterCore::Impl::Requeue(Time now, Request& request, bool counted, const C
                         request.bill.delivered};
     request.begun = true;
   }
-  Uncount(request);
+  Uncount(now, request);
   RetryIsUnderWay(request, false);
   Duration rest{0};
   if (machine.suspected()) {
@@ -82,7 +82,7 @@ void RouterCore::Impl::Requeue(Time now, Request& request, bool counted, const C
 
 void RouterCore::Impl::Finish(Time now, Request& request, Actions& out) {
   completions_.Observe(now);
-  Uncount(request);
+  Uncount(now, request);
   RetryIsUnderWay(request, false);
   const Machine& machine = request.machine;
   switch (machine.state()) {
@@ -174,11 +174,12 @@ void RouterCore::Impl::EndTrial(Request& request) {
   dispatch_wanted_ = true;
 }
 
-void RouterCore::Impl::Uncount(Request& request) {
+void RouterCore::Impl::Uncount(Time now, Request& request) {
   EndTrial(request);
   if (NodeTable::Node* node = nodes_.Find(request.counted_prefill)) {
     --node->requests;
     node->queued_tokens -= request.counted_tokens;
+    node->starts.Left(request.machine.id().number, now);
   }
   if (NodeTable::Node* node = nodes_.Find(request.counted_decode)) --node->requests;
   request.counted_prefill = request.counted_decode = NodeId(0);
@@ -197,6 +198,11 @@ Status RouterCore::Impl::Submit(Time now, RequestSpec spec, Actions& out) {
   if (Status admitted = Admission(); !admitted.ok()) {
     ++counters_.refused;
     return admitted;
+  }
+  if (Status in_time = CheckDeadline(now, spec); !in_time.ok()) {
+    ++counters_.refused;
+    ++counters_.refused_late;
+    return in_time;
   }
   last_number_ = spec.id.number;
   ++counters_.submitted;
@@ -224,15 +230,28 @@ Status RouterCore::Impl::Admission() const {
   return OkStatus();
 }
 
+Status RouterCore::Impl::CheckDeadline(Time now, const RequestSpec& spec) const {
+  if (spec.deadline.at() == kNever) return OkStatus();
+  const Duration soonest = nodes_.FirstTokenAfter(now, spec.model_instance, waiting_.num_ready());
+  const Duration left = spec.deadline.Remaining(now);
+  if (soonest == Duration(0) || soonest <= left) return OkStatus();
+  return ResourceExhausted(
+      "{} requests without a token are ahead of this one, which would get its first one after "
+      "{:.1f} s at the earliest; its deadline is in {:.1f} s",
+      CountWithoutToken(), ToSeconds(soonest), ToSeconds(left));
+}
+
+std::int64_t RouterCore::Impl::CountWithoutToken() const {
+  return std::count_if(requests_.begin(), requests_.end(),
+                       [](const auto& entry) { return entry.second.bill.first_token == Time{}; });
+}
+
 Duration RouterCore::Impl::RetryAfter(Time now) const {
   constexpr double kLeast = 1;
   constexpr double kMost = 60;
   double seconds = 5;  // nothing is known
   if (const double rate = completions_.PerSecond(now); rate > 0) {
-    const auto ahead = std::count_if(requests_.begin(), requests_.end(), [](const auto& entry) {
-      return entry.second.bill.first_token == Time{};
-    });
-    seconds = static_cast<double>(ahead + 1) / rate;
+    seconds = static_cast<double>(CountWithoutToken() + 1) / rate;
   } else {
     double work = 0;  // of the prompts that wait there, by the nodes' own fits
     std::int32_t workers = 0;
@@ -321,6 +340,7 @@ bool RouterCore::Impl::StartAttempt(Time now, Request& request, Actions& out) {
   request.counted_decode = pair->first_sink;
   ++prefill.requests;
   prefill.queued_tokens += pair->uncached;
+  prefill.starts.Sent(request.machine.id().number, now);
   NodeTable::Node& decode = *nodes_.Find(pair->first_sink);
   ++decode.requests;
   if (alone) request.on_trial = prefill.on_trial = decode.on_trial = true;

@@ -72,6 +72,7 @@ struct RouterStats {
 
   std::int64_t submitted = 0;
   std::int64_t refused = 0;
+  std::int64_t refused_late = 0;  // of these, the queue being longer than their deadline
   std::int64_t finished = 0;
   std::int64_t failed = 0;
   std::int64_t cancelled = 0;
@@ -102,7 +103,8 @@ class RouterCore {
   void OnMessage(Time now, handoff::NodeId node, handoff::Message message, Actions& out);
 
   // Errors, the request being unknown afterwards: InvalidArgument (id, tokens or params);
-  // ResourceExhausted (bounds of RouterConfig); Cancelled (stopping).
+  // ResourceExhausted (bounds of RouterConfig; a queue that is longer than the deadline, where that
+  // is sure: StartForecast); Cancelled (stopping).
   Status Submit(Time now, RequestSpec spec, Actions& out);
   // Unknown ids are ignored by these: the request may just have ended.
   void ClientGone(Time now, handoff::RequestId request, Actions& out);  // → Finished{Cancelled}

@@ -30,6 +30,9 @@ class RouterCore::Impl {
   void DrainNode(Time now, handoff::NodeId node, Duration budget, Actions& out);
   void Stop(Time now, const Status& reason, Actions& out);
   Status Admission() const;
+  // Whether a first token may come before the deadline.
+  Status CheckDeadline(Time now, const RequestSpec& spec) const;
+  std::int64_t CountWithoutToken() const;
   Duration RetryAfter(Time now) const;
   void OnTime(Time now, Actions& out);
 
@@ -118,7 +121,7 @@ class RouterCore::Impl {
   void DispatchIfWanted(Time now, Actions& out);
   bool StartAttempt(Time now, Request& request, Actions& out);
   handoff::HashList HashesOf(Request& request, const std::string& numerics);
-  void Uncount(Request& request);
+  void Uncount(Time now, Request& request);
   // The nodes that it is counted at may hold another suspect from now on, or it is one no more.
   void EndTrial(Request& request);
   void RetryIsUnderWay(Request& request, bool under_way);

@@ -68,6 +68,7 @@ void RouterCore::Impl::OnFirstToken(Time now, NodeId from, const handoff::FirstT
     if (NodeTable::Node* prefill = nodes_.Find(request.counted_prefill)) {
       prefill->queued_tokens -= request.counted_tokens;
       request.counted_tokens = TokenCount(0);
+      prefill->starts.Left(request.machine.id().number, now);
     }
   }
   Apply(now, request, outcome, cause, out);

@@ -50,6 +50,8 @@ class WaitingRoom {
   std::optional<std::uint64_t> FirstAside() const;
   Time NextDeadline() const { return resting_.next(); }
   std::size_t size() const { return new_.size() + num_retries(); }
+  // Neither in back-off nor aside.
+  std::size_t num_ready() const { return new_.size() + again_.size(); }
   std::size_t num_retries() const { return again_.size() + aside_.size() + resting_.size(); }
 
  private:
