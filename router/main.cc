@@ -60,6 +60,7 @@ RouterService::Options ServiceOptions(const RouterFlags& flags, TokenCount conte
 net::HttpServerOptions ServerOptions(const RouterFlags& flags) {
   net::HttpServerOptions options;
   options.limits.body_bytes = static_cast<std::size_t>(flags.max_body.value());
+  options.max_bodies_bytes = static_cast<std::size_t>(flags.max_bodies.value());
   options.max_connections = static_cast<std::size_t>(flags.max_connections);
   options.max_connections_per_address = static_cast<std::size_t>(flags.max_connections_per_address);
   return options;

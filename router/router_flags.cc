@@ -44,6 +44,8 @@ void RouterFlags::AddTo(config::ProgramOptions& options) {
   options.Add("no-pair-wait", "TIME", "how long a new request waits while no pair of nodes works",
               config::Seconds(&no_pair_wait));
   options.Add("max-body", "BYTES", "of a request's body", config::Bytes(&max_body));
+  options.Add("max-bodies", "BYTES", "of all bodies together, until they are tokens; more: 503",
+              config::Bytes(&max_bodies));
   options.Add("max-requests", "N", "unfinished requests; more: 429",
               config::Int(&max_requests, 1, 1 << 20));
   options.Add("max-queued", "N", "of these, waiting for a node; more: 429",
@@ -85,6 +87,10 @@ Status RouterFlags::Validate() const {
   }
   if (max_body < ByteCount(1))
     return InvalidArgument("--max-body is {}, must be positive", max_body);
+  if (max_bodies < max_body) {
+    return InvalidArgument("--max-bodies is {}, must be --max-body ({}) or more", max_bodies,
+                           max_body);
+  }
   if (deadline <= Duration::zero()) return InvalidArgument("--deadline must be positive");
   if (deadline > kDeadlineMax) return InvalidArgument("--deadline is above {} h", 24 * 365);
   if (no_pair_wait < Duration::zero() || no_pair_wait > kDeadlineMax) {

@@ -29,6 +29,7 @@ struct RouterFlags {
   bool allow_public = false;
   Duration deadline = std::chrono::minutes(10);
   ByteCount max_body{32 << 20};
+  ByteCount max_bodies{256 << 20};
   // Longer than a supervisor's longest pause before a restart, and the loading after it.
   Duration no_pair_wait = std::chrono::seconds(30);
   int max_requests = 1024;

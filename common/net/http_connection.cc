@@ -24,11 +24,14 @@ std::string PeerName(const HttpConnection::Socket& socket) {
 
 class HttpConnection::Exchange : public HttpExchange {
  public:
-  Exchange(HttpConnection* connection, HttpRequest request)
-      : connection_(connection), request_(std::move(request)), peer_(connection->peer_) {}
+  Exchange(HttpConnection* connection, HttpRequest request, ByteBudget::Hold hold)
+      : connection_(connection),
+        request_(std::move(request)),
+        hold_(std::move(hold)),
+        peer_(connection->peer_) {}
 
   const HttpRequest& request() const override { return request_; }
-  std::string TakeBody() override { return std::exchange(request_.body, {}); }
+  HttpBody TakeBody() override { return {std::exchange(request_.body, {}), std::move(hold_)}; }
   std::string_view peer() const override { return peer_; }
   bool open() const override { return connection_ != nullptr; }
 
@@ -113,6 +116,7 @@ class HttpConnection::Exchange : public HttpExchange {
 
   HttpConnection* connection_;  // null: answered, or the client is gone
   HttpRequest request_;
+  ByteBudget::Hold hold_;  // of the body
   std::string peer_;
   bool streaming_ = false;
   std::function<void(GoneReason)> gone_;
@@ -128,6 +132,7 @@ HttpConnection::HttpConnection(Socket socket, const Strand& strand, HttpHandler&
       server_(std::move(server)),
       peer_(PeerName(socket_)),
       parser_(options.limits),
+      body_(server_.bodies),
       timer_(strand) {}
 
 void HttpConnection::Start() {
@@ -218,6 +223,12 @@ bool HttpConnection::Step() {
       AnswerAndClose(handler_.Refuse(*progress.error));
       return false;
     }
+    if (!body_.Resize(parser_.body_capacity())) {
+      AnswerAndClose(handler_.Refuse(
+          {503, fmt::format("the bodies of all requests together exceed {} bytes: try again",
+                            server_.bodies->limit())}));
+      return false;
+    }
     progressed = progress.consumed > 0;
   }
   if (parser_.has_head() && !head_checked_) {
@@ -252,7 +263,8 @@ bool HttpConnection::CheckHead() {
 
 void HttpConnection::BeginExchange() {
   if (!parser_.keep_alive()) close_after_ = true;
-  auto exchange = std::make_shared<Exchange>(this, std::move(parser_.request()));
+  auto exchange = std::make_shared<Exchange>(this, std::move(parser_.request()), std::move(body_));
+  body_ = ByteBudget::Hold(server_.bodies);
   exchange_ = exchange;
   parser_ = HttpRequestParser(options_.limits);
   head_checked_ = false;
@@ -266,6 +278,8 @@ void HttpConnection::AnswerAndClose(const HttpResponse& response) {
   close_after_ = true;
   unread_body_ = true;
   SendResponse(response, parser_.has_head() ? &parser_.request() : nullptr);
+  parser_.DropBody();
+  body_.Resize(0);
 }
 
 void HttpConnection::AddCommonHeaders(HttpResponse& response, const HttpRequest& head) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/net/byte_budget.h"
 #include "common/net/http_exchange.h"
 #include "common/net/http_parser.h"
 #include "common/net/http_server.h"
@@ -27,9 +28,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // What the connection asks of its server and tells it, on the strand.
   struct ServerSide {
-    Closure ended;               // runs once, when the connection is closed
-    Closure idle;                // it begins to wait for a further request
-    std::function<bool()> full;  // no place is left, so an answer is the connection's last
+    Closure ended;                       // runs once, when the connection is closed
+    Closure idle;                        // it begins to wait for a further request
+    std::function<bool()> full;          // no place is left, so an answer is the connection's last
+    std::shared_ptr<ByteBudget> bodies;  // shared with the bodies that handlers keep
   };
 
   HttpConnection(Socket socket, const Strand& strand, HttpHandler& handler,
@@ -102,6 +104,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Time idle_since_ = kNever;
 
   HttpRequestParser parser_;
+  ByteBudget::Hold body_;  // of what parser_ keeps
   std::shared_ptr<Exchange> exchange_;
 
   Timer timer_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/net/byte_budget.h"
 #include "common/net/http_message.h"
 
 namespace tandem::net {
@@ -19,6 +20,12 @@ enum class GoneReason {
   kStopped,       // the server closes its connections
 };
 
+// A request's body, and its share of what the server may keep of bodies.
+struct HttpBody {
+  std::string bytes;
+  ByteBudget::Hold hold = {};
+};
+
 // One request and its answer: either Respond(), or StartStream(), WriteEvent()…, EndStream().
 // Whatever is written after the client is gone is dropped. All calls on the server's strand.
 class HttpExchange {
@@ -26,8 +33,9 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual const HttpRequest& request() const = 0;
-  // Moves the body out of request(), which keeps an empty one.
-  virtual std::string TakeBody() = 0;
+  // Moves the body out of request(), which keeps an empty one. It counts against the server's
+  // bound on bodies for as long as it is kept.
+  virtual HttpBody TakeBody() = 0;
   virtual std::string_view peer() const = 0;  // "127.0.0.1:50312", for logs
   // The answer is not complete and the client is there.
   virtual bool open() const = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <utility>
 
@@ -160,6 +161,13 @@ bool HttpRequestParser::keep_alive() const { return impl_->collector.keep_alive(
 bool HttpRequestParser::has_body() const {
   const Collector<true>& c = impl_->collector;
   return c.chunked() || c.content_length().value_or(0) > 0;
+}
+void HttpRequestParser::DropBody() {
+  impl_->collector.body = impl_->collector.request.body = std::string();
+}
+std::size_t HttpRequestParser::body_capacity() const {
+  const Collector<true>& c = impl_->collector;
+  return std::max(c.body.capacity(), c.request.body.capacity());
 }
 bool HttpRequestParser::expects_continue() const {
   return ToLower(impl_->collector.request.Header("expect")) == "100-continue";

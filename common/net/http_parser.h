@@ -38,6 +38,8 @@ class HttpRequestParser {
   bool keep_alive() const;  // Requires: has_head()
   bool has_body() const;    // Requires: has_head(). Whether the head announces one
   bool expects_continue() const;
+  void DropBody();                    // what came of it. Requires: nothing more is consumed
+  std::size_t body_capacity() const;  // bytes that the body takes so far
   // Complete when done(); everything but the body once has_head().
   HttpRequest& request();
 

@@ -39,7 +39,12 @@ std::string ClientOf(const tcp::socket& socket) {
 // Shared by the server and the operations in flight.
 struct State : std::enable_shared_from_this<State> {
   State(const Strand& s, HttpHandler& h, const HttpServerOptions& o)
-      : strand(s), handler(h), options(o), acceptor(s.impl().executor), retry(s) {}
+      : strand(s),
+        handler(h),
+        options(o),
+        bodies(std::make_shared<ByteBudget>(o.max_bodies_bytes)),
+        acceptor(s.impl().executor),
+        retry(s) {}
 
   void Accept();
   void OnAccepted(const error_code& ec, tcp::socket socket);
@@ -52,6 +57,7 @@ struct State : std::enable_shared_from_this<State> {
   Strand strand;
   HttpHandler& handler;
   HttpServerOptions options;
+  std::shared_ptr<ByteBudget> bodies;  // shared with the bodies that handlers keep
   tcp::acceptor acceptor;
   Timer retry;
   HostPort address;
@@ -125,6 +131,7 @@ void State::OnAccepted(const error_code& ec, tcp::socket socket) {
     auto self = weak.lock();
     return self == nullptr || self->Full();
   };
+  server.bodies = bodies;
   auto connection = std::make_shared<HttpConnection>(std::move(socket), strand, handler, options,
                                                      std::move(server));
   *slot = connection;
@@ -168,7 +175,9 @@ class Server : public HttpServer {
 
   HostPort address() const override { return state_->address; }
   HttpServerCounts counts() const override {
-    HttpServerCounts counts{.connections = state_->connections.size(), .refused = state_->refused};
+    HttpServerCounts counts{.connections = state_->connections.size(),
+                            .refused = state_->refused,
+                            .body_bytes = state_->bodies->used()};
     for (const auto& [connection, client] : state_->connections)
       counts.exchanges += connection->answering();
     return counts;

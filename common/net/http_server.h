@@ -39,6 +39,9 @@ struct HttpServerOptions {
   std::size_t max_connections = 1024;
   // From one address (IPv6: one /64 network); further ones are answered 429 and closed.
   std::size_t max_connections_per_address = 1024;
+  // Of request bodies, all connections together, until the handlers let go of them; a body that
+  // would exceed it is answered 503.
+  std::size_t max_bodies_bytes = 256 << 20;
   std::size_t max_unsent_bytes = 1 << 20;      // of a stream; more: the client is too slow
   std::size_t max_pipelined_bytes = 64 << 10;  // read ahead while a request is being answered
 };
@@ -47,6 +50,7 @@ struct HttpServerCounts {
   std::size_t connections = 0;  // open now
   std::size_t exchanges = 0;    // being answered now
   std::size_t refused = 0;      // of an address that has too many, since the start
+  std::size_t body_bytes = 0;   // of request bodies, kept now
 };
 
 class HttpServer {

@@ -116,9 +116,9 @@ std::optional<net::HttpResponse> AdminHandler::Check(const net::HttpRequest& hea
 }
 
 void AdminHandler::Handle(net::HttpExchangePtr exchange) {
-  const std::string body = exchange->TakeBody();
+  const net::HttpBody body = exchange->TakeBody();
   const auto name = DrainedName(exchange->request().path);
-  exchange->Respond(name ? Drain(*name, body) : Nodes());
+  exchange->Respond(name ? Drain(*name, body.bytes) : Nodes());
 }
 
 net::HttpResponse AdminHandler::Refuse(const net::HttpError& error) {

@@ -118,6 +118,11 @@ net::HttpResponse ApiHandler::Refuse(const net::HttpError& error) {
     answer.should_retry = true;
     answer.retry_after_s = 1;
   }
+  if (error.status == 503) {  // bodies take all the room: as soon as some have become tokens
+    answer.code = "overloaded";
+    answer.should_retry = true;
+    answer.retry_after_s = 1;
+  }
   return answer.ToResponse();
 }
 

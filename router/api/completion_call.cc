@@ -60,15 +60,16 @@ void CompletionCall::Run() {
   exchange_->OnTaken([weak = weak_from_this()] {
     if (auto self = weak.lock()) self->GrantTaken();
   });
-  std::string body = exchange_->TakeBody();
-  if (body.size() <= context_.inline_bytes) {
-    return OnPrepared(Prepare(context_.model, body, kind_));
+  net::HttpBody body = exchange_->TakeBody();
+  if (body.bytes.size() <= context_.inline_bytes) {
+    return OnPrepared(Prepare(context_.model, body.bytes, kind_));
   }
   const bool taken = context_.work.TryRun(
       [self = shared_from_this(), &context = context_, body = std::move(body)]() mutable {
-        auto prepared = Prepare(context.model, body, self->kind_);
+        auto prepared = Prepare(context.model, body.bytes, self->kind_);
         // The call goes back with the result: it is destroyed on the strand.
-        context.strand.Post([self = std::move(self), prepared = std::move(prepared)]() mutable {
+        context.strand.Post([self = std::move(self), prepared = std::move(prepared),
+                             hold = std::move(body.hold)]() mutable {
           self->OnPrepared(std::move(prepared));
         });
       });

@@ -31,6 +31,9 @@ TEST(RouterFlagsTest, NamesWhatIsMissingOrWrong) {
   flags.decode = {"nonsense"};
   EXPECT_NE(Complaint(flags).find("--decode"), std::string::npos);
   EXPECT_NE(Complaint(flags).find("nonsense"), std::string::npos);
+  flags = Good();
+  flags.max_body = ByteCount(1 << 30);
+  EXPECT_NE(Complaint(flags).find("--max-bodies"), std::string::npos);
 }
 
 TEST(RouterFlagsTest, APublicAddressNeedsAKeyOrTheFlag) {

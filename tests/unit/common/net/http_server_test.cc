@@ -250,6 +250,34 @@ TEST_F(HttpServerTest, ABodyOverTheCapIsRefusedAndTheAnswerArrives) {
   EXPECT_TRUE(answer.ends_with("body exceeds 1000 bytes")) << answer;
 }
 
+TEST_F(HttpServerTest, BodiesOfAllConnectionsTogetherAreBounded) {
+  HttpServerOptions options;
+  options.max_bodies_bytes = 500'000;
+  Open(options);
+  const auto post = [&](Client& client, std::string_view path, std::size_t bytes) {
+    client.Send(fmt::format("POST {} HTTP/1.1\r\ncontent-length: {}\r\n\r\n", path, bytes));
+    client.Send(std::string(bytes, 'x'));
+  };
+  Client first(port());
+  post(first, "/wait", 100'000);
+  HttpExchangePtr exchange = handler_.NextWaiting();
+  HttpBody body = exchange->TakeBody();  // kept by whoever works on it
+  EXPECT_EQ(body.bytes.size(), 100'000u);
+  Client second(port());
+  post(second, "/echo", 450'000);
+  const std::string answer = second.ReadAll();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 503 ")) << answer;
+  EXPECT_TRUE(answer.ends_with("exceed 500000 bytes: try again")) << answer;
+  body = {};
+  OnStrand([&] {
+    EXPECT_EQ(server_->counts().body_bytes, 0u);
+    exchange->Respond({.body = "done"});
+  });
+  Client third(port());
+  post(third, "/echo", 200'000);
+  EXPECT_TRUE(third.ReadTo("/echo ").starts_with("HTTP/1.1 200"));
+}
+
 TEST_F(HttpServerTest, ASlowHeadAndAStoppedBodyTimeOut) {
   HttpServerOptions options;
   options.header_timeout = std::chrono::milliseconds(20);

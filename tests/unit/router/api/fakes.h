@@ -21,7 +21,7 @@ class FakeExchange : public net::HttpExchange {
   explicit FakeExchange(net::HttpRequest request) : request_(std::move(request)) {}
 
   const net::HttpRequest& request() const override { return request_; }
-  std::string TakeBody() override { return std::exchange(request_.body, {}); }
+  net::HttpBody TakeBody() override { return {std::exchange(request_.body, {})}; }
   std::string_view peer() const override { return "127.0.0.1:1"; }
   bool open() const override { return !done && !gone; }
   void Respond(net::HttpResponse answer) override {
