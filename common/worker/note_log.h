@@ -1,4 +1,5 @@
-// Logs what the node cores note, one line each.
+// Logs what the node cores note, one line each; what a busy node notes all the time, at debug: a
+// counter of its statistics tells how often.
 #pragma once
 
 #include <string_view>

@@ -83,7 +83,7 @@ struct RouterStats {
   std::int64_t repeats_different = 0;  // … and differed: same request, other bytes
   std::int64_t gaps = 0;               // positions beyond the next one, taken as a loss
   std::int64_t stale_messages = 0;
-  std::int64_t placed_again = 0;  // placements after an attempt's first
+  std::int64_t placed_again = 0;  // noted after another one of the same attempt
   std::int64_t nodes_lost = 0;
   std::int64_t nodes_stuck = 0;
 };

@@ -39,7 +39,8 @@ void RouterCore::Impl::OnPlaced(Time now, NodeId from, const handoff::Placed& me
     ++counters_.placements_noted;
     ++request->bill.placements;
     std::string before = std::exchange(request->bill.decode_node, message.sink);
-    if (message.key.placement > handoff::Placement(1)) {
+    // Numbers that a full node refused are no placements.
+    if (!before.empty()) {
       ++counters_.placed_again;
       out.emplace_back(Note(PlacedAgain{message.key, std::move(before), message.sink}));
     }

@@ -274,6 +274,14 @@ TEST_F(RetryTest, TellsOfAFailOverThatCameToNothing) {
   EXPECT_EQ(notes[0].pause, seconds(5));
 }
 
+TEST_F(RetryTest, APlacementAfterAFullNodesRefusalIsNoNews) {
+  ConnectAll();
+  ASSERT_TRUE(Submit(1).ok());
+  Place(Prefills()[0].first, Key(1, 1, 7), "d1");
+  EXPECT_TRUE(Notes<PlacedAgain>().empty());
+  EXPECT_EQ(core_.stats().placed_again, 0);
+}
+
 TEST_F(RetryTest, TellsOfANewPlacementAndOfStaleMessages) {
   ConnectAll();
   ASSERT_TRUE(Submit(1).ok());
