@@ -106,7 +106,7 @@ bool Cluster::Excuses(const Workload::Client& client, const Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       return client.short_deadline || LongestHealth(client.arrives) < kEnoughHealth;
     case absl::StatusCode::kResourceExhausted:  // 429, or no node is large enough
-      return client.short_deadline ||  // it would have passed in the queue
+      return client.short_deadline ||           // it would have passed in the queue
              CountIn(FaultKind::kFullQueue) + CountIn(FaultKind::kFewBlocks) > 0;
     case absl::StatusCode::kInternal: {  // its workers died under it
       const std::int32_t deaths = DeathsSince(client.arrives);

@@ -311,7 +311,7 @@ PrefillStats PrefillCore::Impl::stats() const {
   stats.blocks = cache_.counts();
   stats.routers = static_cast<std::int32_t>(routers_.size());
   for (const auto& [id, sink] : sinks_) {
-    stats.sinks += sink.connected ? 1 : 0;
+    ++(sink.connected ? stats.sinks : stats.lost_sinks);
     stats.usable_sinks += sink.connected && sink.usable ? 1 : 0;
     stats.outstanding_bytes += sink.outstanding.value();
   }

@@ -53,6 +53,7 @@ struct PrefillStats {
   std::int32_t placements = 0;    // live
   std::int32_t draining = 0;      // placements with writes outstanding after their end
   std::int32_t leases = 0;
+  std::int32_t lost_sinks = 0;  // remembered: they may come back, or writes are outstanding
   std::int64_t outstanding_bytes = 0;
 
   std::int64_t accepted = 0;

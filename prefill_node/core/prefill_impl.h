@@ -80,6 +80,7 @@ class PrefillCore::Impl {
     bool full = false;      // it refused for lack of room; then free_blocks counts
     bool draining = false;  // takes nothing new
     bool limited = false;   // pushes wait for outstanding bytes to fall
+    bool replaced = false;  // another life has its name: kept while writes are outstanding
     kv::BlockCount free_blocks{0};
     ByteCount outstanding{0};
     Time renew_at = kNever;
@@ -152,6 +153,7 @@ class PrefillCore::Impl {
   void RenewLeases(Time now, handoff::NodeId id, Sink& sink, Actions& out);
   void SinkTimers(Time now, Actions& out);
   void SinkReplaced(Time now, handoff::NodeId old, Actions& out);
+  void ForgetReplaced(handoff::NodeId id);  // unless writes are outstanding
   Sink* FindSink(handoff::NodeId id);
   handoff::NodeId SinkByName(std::string_view name) const;  // connected; NodeId(0): none
 

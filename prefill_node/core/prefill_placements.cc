@@ -192,6 +192,7 @@ void PrefillCore::Impl::PushFenced(Time now, PushTicket ticket, ByteCount bytes,
     MaybeHandOff(*task, out);
   }
   PumpSink(now, sink_id, out);
+  ForgetReplaced(sink_id);
 }
 
 void PrefillCore::Impl::PushFailed(Time now, PushTicket ticket, Actions& out) {
@@ -216,6 +217,7 @@ void PrefillCore::Impl::PushDrained(Time now, PlacementKey key, Actions& out) {
   placement.OnDrained(now);
   FinishDraining(it, out);
   PumpSink(now, sink_id, out);
+  ForgetReplaced(sink_id);
 }
 
 // --- the hand-off

@@ -34,9 +34,8 @@ void PrefillCore::Impl::SinkConnected(Time now, NodeId id, const handoff::Hello&
   if (sink.connected) SinkLost(now, id, out);
   sink.hello = hello;
   sink.connected = true;
-  sink.usable = sink.full = sink.draining = false;
+  sink.usable = sink.full = sink.draining = sink.replaced = false;
   sink.free_blocks = hello.capacity.num_blocks;
-  sink.probe_nonce = 0;
   sink.probe_at = kNever;
   sink.probe_nonce = next_nonce_++;
   out.emplace_back(StartProbe{id, sink.probe_nonce});
@@ -61,7 +60,13 @@ void PrefillCore::Impl::SinkReplaced(Time now, NodeId old, Actions& out) {
   for (const PlacementKey& key : lost) {
     if (Task* task = FindTask(key)) DropAndPlace(now, *task, Reason::kNoSink, out);
   }
-  if (FindSink(old)->outstanding == ByteCount(0)) sinks_.erase(old);
+  FindSink(old)->replaced = true;
+  ForgetReplaced(old);
+}
+
+void PrefillCore::Impl::ForgetReplaced(NodeId id) {
+  const Sink* sink = FindSink(id);
+  if (sink != nullptr && sink->replaced && sink->outstanding == ByteCount(0)) sinks_.erase(id);
 }
 
 void PrefillCore::Impl::SinkLost(Time now, NodeId id, Actions& out) {

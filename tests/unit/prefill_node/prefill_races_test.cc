@@ -120,10 +120,12 @@ TEST_F(PrefillRaces, DecodeNodeRestartsWithTheSameNameWhileAStoppedWriterMapsThe
   now_ = At(30000);
   ConnectSink(NodeId(9), "d1");  // the same name, another incarnation
   EXPECT_EQ(Sent<handoff::HandOff>(NodeId(9)), nullptr);
+  EXPECT_EQ(core_.stats().lost_sinks, 1);
   core_.PushFenced(now_, old.ticket, old.bytes, 1, out_);  // into memory that nobody has
   EXPECT_EQ(Sent<handoff::LayerDone>(NodeId(9)), nullptr);
   EXPECT_EQ(Sent<handoff::Release>(NodeId(9)), nullptr);
   EXPECT_EQ(core_.stats().draining, 0);
+  EXPECT_EQ(core_.stats().lost_sinks, 0);
 }
 
 TEST_F(PrefillRaces, LeaseExpiresWhileTheLastLayerIsInFlight) {
