@@ -83,25 +83,25 @@ StatusOr<std::unique_ptr<net::HttpServer>> OpenAdmin(net::IoThreads& io, const n
   return server;
 }
 
-// Runs `f` on the strand and waits for it.
-template <typename F>
-void OnStrand(const net::Strand& strand, F f) {
-  Notification done;
-  strand.Post([&] {
-    f();
-    done.Notify();
-  });
-  done.WaitForNotification();
+ServedModel::Options ModelOptions(const RouterFlags& flags) {
+  return {.ids = flags.alias.empty() ? std::vector{ModelName(flags.model)} : flags.alias,
+          .created_unix_s = UnixSeconds()};
+}
+
+// Until `finished`. The supervisor hears meanwhile that the strand answers; where it hangs,
+// nothing.
+void Attend(Notification& finished, const net::Strand& strand, int progress_fd) {
+  while (!finished.WaitUntil(SteadyNow() + ProgressLine::kEvery)) {
+    strand.Run([] {});
+    ProgressLine().Write(progress_fd);
+  }
 }
 
 Status Serve(const RouterFlags& flags) {
   RaiseDescriptorLimit();
   TANDEM_ASSIGN_OR_RETURN(ModelFiles files, ReadModelFiles(flags.model));
-  ServedModel::Options model_options;
-  model_options.ids = flags.alias.empty() ? std::vector{ModelName(flags.model)} : flags.alias;
-  model_options.created_unix_s = UnixSeconds();
   const TokenCount context_tokens = files.context;
-  ServedModel model(std::move(model_options), std::move(files.tokenizer));
+  ServedModel model(ModelOptions(flags), std::move(files.tokenizer));
   if (!model.chat_status().ok()) {
     log::Warning("router.chat.unsupported", "reason=\"{}\"",
                  FromAbsl(model.chat_status().message()));
@@ -134,7 +134,7 @@ Status Serve(const RouterFlags& flags) {
   boost::asio::signal_set signals(strand.impl().executor, SIGINT, SIGTERM);
   Notification finished;
   Notification flushed;
-  OnStrand(strand, [&] {
+  strand.Run([&] {
     signals.async_wait([&](const boost::system::error_code& ec, int number) {
       if (ec) return;
       log::Info("router.stopping", "signal={} grace_s={}", number, ToSeconds(flags.stop_grace));
@@ -150,14 +150,11 @@ Status Serve(const RouterFlags& flags) {
   const Status announced = net::WritePortFile(flags.port_file, server->address());
   if (announced.ok()) {
     log::Info("router.listening", "address={} model={}", server->address().ToString(), model.id());
-    while (!finished.WaitUntil(SteadyNow() + ProgressLine::kEvery)) {
-      OnStrand(strand, [] {});  // where that hangs, the supervisor hears nothing more
-      ProgressLine().Write(flags.progress_fd);
-    }
+    Attend(finished, strand, flags.progress_fd);
     // The last answers are on their way; a client that does not read them is not waited for.
     flushed.WaitUntil(SteadyNow() + std::chrono::seconds(2));
   }
-  OnStrand(strand, [&] {
+  strand.Run([&] {
     signals.cancel();
     server->Close();
     if (admin != nullptr) admin->Close();

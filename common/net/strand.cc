@@ -4,6 +4,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
+#include "common/base/mutex.h"
 #include "common/net/strand_impl.h"
 
 namespace tandem::net {
@@ -11,6 +12,15 @@ namespace tandem::net {
 Strand::Strand(IoThreads& io) : impl_(std::make_shared<Impl>(io.context())) {}
 
 void Strand::Post(Closure closure) const { boost::asio::post(impl_->executor, std::move(closure)); }
+
+void Strand::Run(const std::function<void()>& what) const {
+  Notification done;
+  Post([&] {
+    what();
+    done.Notify();
+  });
+  done.WaitForNotification();
+}
 
 bool Strand::RunsHere() const { return impl_->executor.running_in_this_thread(); }
 

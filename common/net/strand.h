@@ -2,6 +2,7 @@
 // in order, on some thread of its IoThreads.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "absl/functional/any_invocable.h"
@@ -19,6 +20,9 @@ class Strand {
 
   // Runs `closure` later, never inside this call.
   void Post(Closure closure) const;
+  // Runs `what` and returns when it is done. Requires: not called on the strand, nor on the only
+  // thread of its IoThreads.
+  void Run(const std::function<void()>& what) const;
   // Whether the caller runs on this strand.
   bool RunsHere() const;
 

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <functional>
-#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,14 +53,7 @@ class CoreLoop {
   }
 
   // Any thread but the strand's.
-  void OnStrand(const std::function<void()>& what) {
-    std::promise<void> done;
-    strand_.Post([&] {
-      what();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
+  void OnStrand(const std::function<void()>& what) { strand_.Run(what); }
   void BeginDrain(Duration budget) {
     strand_.Post([this, budget] { Call(&Core::BeginDrain, budget); });
   }

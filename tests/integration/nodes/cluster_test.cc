@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <future>
 #include <optional>
 
 #include "common/base/mutex.h"
@@ -77,14 +76,14 @@ class Cluster {
     options.rpc = rpc_;
     options.model_context = TokenCount(kSmallContext);
     router_ = std::make_unique<router::RouterService>(io_, strand_, metrics_, options);
-    OnStrand([this] { router_->Start(); });
+    strand_.Run([this] { router_->Start(); });
   }
   ~Cluster() {
     Notification stopped;
-    OnStrand([&] { router_->Stop(std::chrono::hours(1), [&] { stopped.Notify(); }); });
+    strand_.Run([&] { router_->Stop(std::chrono::hours(1), [&] { stopped.Notify(); }); });
     stopped.WaitForNotification();
-    OnStrand([this] { router_->Disconnect(); });
-    OnStrand([this] { router_.reset(); });
+    strand_.Run([this] { router_->Disconnect(); });
+    strand_.Run([this] { router_.reset(); });
     io_.Stop();
   }
 
@@ -111,7 +110,7 @@ class Cluster {
   }
   // Cancels what stream `i` runs now, if anything.
   void CancelOne(std::size_t i) {
-    OnStrand([&] {
+    strand_.Run([&] {
       MutexLock lock(mutex_);
       if (!current_[i].has_value()) return;
       cancelled_[i] = true;
@@ -178,14 +177,6 @@ class Cluster {
     TokenIds tokens_;
   };
 
-  void OnStrand(const std::function<void()>& what) {
-    Notification done;
-    strand_.Post([&] {
-      what();
-      done.Notify();
-    });
-    done.WaitForNotification();
-  }
   static void Drain(worker::NodeService& node, Duration budget) {
     Notification drained;
     node.WatchDrain({.begun = {}, .drained = [&] { drained.Notify(); }});

@@ -146,7 +146,7 @@ class Sink : public GenerationSink {
 class RouterServiceTest : public ::testing::Test {
  protected:
   RouterServiceTest() {
-    OnStrand([&] {
+    strand_.Run([&] {
       prefill_ = std::make_unique<FakeNode>(io_, strand_, Role::kPrefill, "p0", 11);
       decode_ = std::make_unique<FakeNode>(io_, strand_, Role::kDecode, "d0", 12);
       prefill_->heartbeat_.usable_sinks = {"d0"};
@@ -154,7 +154,7 @@ class RouterServiceTest : public ::testing::Test {
     });
   }
   ~RouterServiceTest() override {
-    OnStrand([&] {
+    strand_.Run([&] {
       if (service_ != nullptr) service_->Disconnect();
       prefill_->Leave();
       decode_->Leave();
@@ -172,20 +172,10 @@ class RouterServiceTest : public ::testing::Test {
     options.rpc = FastRpc();
     options.model_context = TokenCount(512);
     service_ = std::make_unique<RouterService>(io_, strand_, registry_, options);
-    OnStrand([&] { service_->Start(); });
+    strand_.Run([&] { service_->Start(); });
   }
   void WaitReady(bool wanted = true) {
-    for (bool ready = !wanted; ready != wanted;) OnStrand([&] { ready = service_->ready(); });
-  }
-
-  template <typename F>
-  void OnStrand(F f) {
-    std::promise<void> done;
-    strand_.Post([&] {
-      f();
-      done.set_value();
-    });
-    done.get_future().wait();
+    for (bool ready = !wanted; ready != wanted;) strand_.Run([&] { ready = service_->ready(); });
   }
 
   StatusOr<handoff::RequestId> Submit(std::shared_ptr<Sink> sink, int prompt_tokens = 20) {
@@ -196,7 +186,7 @@ class RouterServiceTest : public ::testing::Test {
     generation.params.max_tokens = TokenCount(8);
     generation.deadline = Deadline::After(SteadyNow(), std::chrono::minutes(5));
     StatusOr<handoff::RequestId> id = Internal("not run");
-    OnStrand([&] { id = service_->Submit(std::move(generation), std::move(sink)); });
+    strand_.Run([&] { id = service_->Submit(std::move(generation), std::move(sink)); });
     return id;
   }
 
@@ -204,7 +194,7 @@ class RouterServiceTest : public ::testing::Test {
   handoff::PlacementKey PlayPrefill() {
     const auto prefill = prefill_->Wait<handoff::Prefill>();
     const handoff::PlacementKey key{prefill.request, prefill.attempt, handoff::Placement(1)};
-    OnStrand([&] {
+    strand_.Run([&] {
       prefill_->Send(handoff::Accepted{prefill.request, prefill.attempt});
       prefill_->Send(handoff::Placed{key, "d0"});
     });
@@ -216,7 +206,17 @@ class RouterServiceTest : public ::testing::Test {
     handoff::Tokens message{.key = key, .first = Position(first), .finish = finish};
     message.logprobs.assign(tokens.size(), -1.0f);
     message.tokens = std::move(tokens);
-    OnStrand([&] { decode_->Send(message); });
+    strand_.Run([&] { decode_->Send(message); });
+  }
+  // A service with one request, of which one token came.
+  handoff::RequestId StreamOne(const std::shared_ptr<Sink>& sink) {
+    StartService();
+    WaitReady();
+    const auto id = Submit(sink);
+    EXPECT_TRUE(id.ok()) << id.status();
+    SendTokens(PlayPrefill(), 0, {TokenId(5)});
+    sink->WaitTokens(1);
+    return *id;
   }
 
   metrics::Registry registry_;
@@ -231,7 +231,7 @@ class RouterServiceTest : public ::testing::Test {
 TEST_F(RouterServiceTest, ARequestGoesThroughBothNodes) {
   StartService();
   WaitReady();
-  OnStrand([&] { EXPECT_EQ(service_->context(), TokenCount(256)) << "the nodes' is smaller"; });
+  strand_.Run([&] { EXPECT_EQ(service_->context(), TokenCount(256)) << "the nodes' is smaller"; });
   auto sink = std::make_shared<Sink>();
   ASSERT_TRUE(Submit(sink).ok());
   const handoff::PlacementKey key = PlayPrefill();
@@ -256,34 +256,22 @@ TEST_F(RouterServiceTest, APromptIsHashedForTheClassOfTheNodes) {
 }
 
 TEST_F(RouterServiceTest, AClientThatLeavesIsCancelledOnBothNodes) {
-  StartService();
-  WaitReady();
   auto sink = std::make_shared<Sink>();
-  auto id = Submit(sink);
-  ASSERT_TRUE(id.ok());
-  const handoff::PlacementKey key = PlayPrefill();
-  SendTokens(key, 0, {TokenId(5)});
-  sink->WaitTokens(1);
-  OnStrand([&] { service_->ClientGone(*id); });
-  EXPECT_EQ(prefill_->Wait<handoff::Cancel>().key.request, *id);
-  EXPECT_EQ(decode_->Wait<handoff::Cancel>().key.request, *id);
+  const handoff::RequestId id = StreamOne(sink);
+  strand_.Run([&] { service_->ClientGone(id); });
+  EXPECT_EQ(prefill_->Wait<handoff::Cancel>().key.request, id);
+  EXPECT_EQ(decode_->Wait<handoff::Cancel>().key.request, id);
   EXPECT_EQ(sink->WaitEnd().status.code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(RouterServiceTest, AStopStringEndsTheRequestEverywhere) {
-  StartService();
-  WaitReady();
   auto sink = std::make_shared<Sink>();
-  auto id = Submit(sink);
-  ASSERT_TRUE(id.ok());
-  const handoff::PlacementKey key = PlayPrefill();
-  SendTokens(key, 0, {TokenId(5)});
-  sink->WaitTokens(1);
-  OnStrand([&] { service_->StopMatched(*id, Position(0)); });
+  const handoff::RequestId id = StreamOne(sink);
+  strand_.Run([&] { service_->StopMatched(id, Position(0)); });
   const Sink::End end = sink->WaitEnd();
   EXPECT_TRUE(end.status.ok()) << end.status;
   EXPECT_EQ(end.finish, sequence::FinishReason::kStop);
-  EXPECT_EQ(decode_->Wait<handoff::Cancel>().key.request, *id);
+  EXPECT_EQ(decode_->Wait<handoff::Cancel>().key.request, id);
 }
 
 TEST_F(RouterServiceTest, ALostNodeIsDialedAgainAndTheRequestGoesOn) {
@@ -294,13 +282,13 @@ TEST_F(RouterServiceTest, ALostNodeIsDialedAgainAndTheRequestGoesOn) {
   const handoff::PlacementKey first = PlayPrefill();
   SendTokens(first, 0, {TokenId(5), TokenId(6)});
   sink->WaitTokens(2);
-  OnStrand([&] { decode_->Leave(); });
+  strand_.Run([&] { decode_->Leave(); });
   const auto again = prefill_->Wait<handoff::Prefill>();
   EXPECT_GT(again.attempt, first.attempt);
   EXPECT_EQ(again.first_position, Position(2));
   EXPECT_EQ(again.tokens->size(), 22u) << "prompt and what was sent";
   const handoff::PlacementKey key{again.request, again.attempt, handoff::Placement(1)};
-  OnStrand([&] {
+  strand_.Run([&] {
     prefill_->Send(handoff::Accepted{again.request, again.attempt});
     prefill_->Send(handoff::Placed{key, "d0"});
   });
@@ -311,30 +299,30 @@ TEST_F(RouterServiceTest, ALostNodeIsDialedAgainAndTheRequestGoesOn) {
 }
 
 TEST_F(RouterServiceTest, ANodeOfTheWrongRoleIsRefused) {
-  OnStrand([&] { std::swap(prefill_, decode_); });
+  strand_.Run([&] { std::swap(prefill_, decode_); });
   StartService();
   std::string health;
   while (health.find("is configured as a prefill node and is a decode node") == std::string::npos) {
-    OnStrand([&] { health = service_->HealthJson(); });
+    strand_.Run([&] { health = service_->HealthJson(); });
   }
-  OnStrand([&] { EXPECT_FALSE(service_->ready()); });
+  strand_.Run([&] { EXPECT_FALSE(service_->ready()); });
 }
 
 TEST_F(RouterServiceTest, AnotherModelIsRefused) {
-  OnStrand([&] { decode_->hello_.model_instance.bytes[0] = 2; });
+  strand_.Run([&] { decode_->hello_.model_instance.bytes[0] = 2; });
   StartService();
   std::string health;
   while (health.find("start it with the same model file") == std::string::npos) {
-    OnStrand([&] { health = service_->HealthJson(); });
+    strand_.Run([&] { health = service_->HealthJson(); });
   }
 }
 
 TEST_F(RouterServiceTest, OfTwoNodesWithOneNameTheLaterIsRefused) {
-  OnStrand([&] { twin_ = std::make_unique<FakeNode>(io_, strand_, Role::kDecode, "d0", 13); });
+  strand_.Run([&] { twin_ = std::make_unique<FakeNode>(io_, strand_, Role::kDecode, "d0", 13); });
   StartService({twin_->address()});
   std::string health;
   while (health.find("has the name 'd0' too") == std::string::npos) {
-    OnStrand([&] { health = service_->HealthJson(); });
+    strand_.Run([&] { health = service_->HealthJson(); });
   }
 }
 
@@ -345,7 +333,7 @@ TEST_F(RouterServiceTest, StopWaitsForWhatRunsThenCancelsIt) {
   ASSERT_TRUE(Submit(sink).ok());
   PlayPrefill();
   std::promise<void> stopped;
-  OnStrand([&] {
+  strand_.Run([&] {
     service_->Stop(std::chrono::hours(1), [&] { stopped.set_value(); });
     service_->CancelAll();
   });
@@ -357,7 +345,7 @@ TEST_F(RouterServiceTest, StopWaitsForWhatRunsThenCancelsIt) {
 TEST_F(RouterServiceTest, AnOperatorSeesAndDrainsNodes) {
   StartService();
   WaitReady();
-  OnStrand([&] {
+  strand_.Run([&] {
     const auto nodes = service_->NodeStatuses();
     ASSERT_EQ(nodes.size(), 2u);
     EXPECT_EQ(nodes[0].name, "p0");
@@ -371,23 +359,23 @@ TEST_F(RouterServiceTest, AnOperatorSeesAndDrainsNodes) {
     EXPECT_FALSE(service_->ready());
   });
   EXPECT_EQ(decode_->Wait<handoff::Drain>().budget, std::chrono::seconds(9));
-  OnStrand([&] { decode_->End(); });
+  strand_.Run([&] { decode_->End(); });
   std::string state;
   while (state != "drained" && state != "lost") {
-    OnStrand([&] { state = service_->NodeStatuses()[1].state; });
+    strand_.Run([&] { state = service_->NodeStatuses()[1].state; });
   }
-  OnStrand([&] {
+  strand_.Run([&] {
     EXPECT_EQ(service_->DrainNode("d0", std::chrono::seconds(9)).code(),
               absl::StatusCode::kFailedPrecondition);
   });
 }
 
 TEST_F(RouterServiceTest, MetricsShowTheNodesBooks) {
-  OnStrand([&] { decode_->heartbeat_.metrics = {{"leases", 3}}; });
+  strand_.Run([&] { decode_->heartbeat_.metrics = {{"leases", 3}}; });
   StartService();
   std::string text;
   while (text.find("tandem_node_leases{node=\"d0\"} 3\n") == std::string::npos) {
-    OnStrand([&] { text = service_->MetricsText(); });
+    strand_.Run([&] { text = service_->MetricsText(); });
   }
   EXPECT_NE(text.find("tandem_node_queued{node=\"p0\"} 0\n"), std::string::npos);
   EXPECT_NE(text.find("tandem_router_requests 0\n"), std::string::npos);

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <future>
 #include <string>
 
 #include "common/base/scoped_fd.h"
@@ -39,7 +38,7 @@ class ApiServerTest : public ::testing::Test {
     Connect();
   }
   ~ApiServerTest() override {
-    OnStrand([&] { server_.reset(); });
+    strand_.Run([&] { server_.reset(); });
     io_.Stop();
   }
 
@@ -74,17 +73,8 @@ class ApiServerTest : public ::testing::Test {
     }
     return out;
   }
-  template <typename F>
-  void OnStrand(F f) {
-    std::promise<void> done;
-    strand_.Post([&] {
-      f();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
   void WaitFor(const std::function<bool()>& what) {
-    for (bool there = false; !there;) OnStrand([&] { there = what(); });
+    for (bool there = false; !there;) strand_.Run([&] { there = what(); });
   }
 
   metrics::Registry registry_;
@@ -105,7 +95,7 @@ TEST_F(ApiServerTest, AStreamIsWholeEventsInChunksAndEndsAtOnce) {
   Post("/v1/completions", R"({"prompt":"Hello","stream":true})", "x-request-id: mine\r\n");
   WaitFor([&] { return backend_.running.size() == 1; });
   const TokenIds hi = ByteTokens(model_, "Hi");
-  OnStrand([&] { backend_.Give(hi); });
+  strand_.Run([&] { backend_.Give(hi); });
   const std::string head = ReadTo("\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")) << head;
   EXPECT_NE(head.find("cache-control: no-cache\r\n"), std::string::npos);
@@ -115,7 +105,7 @@ TEST_F(ApiServerTest, AStreamIsWholeEventsInChunksAndEndsAtOnce) {
   const std::string event = ReadTo("\n\n\r\n");
   EXPECT_EQ(std::stoul(size, nullptr, 16) + 2, event.size());
   EXPECT_TRUE(event.starts_with("data: {")) << event;
-  OnStrand([&] { backend_.Finish(sequence::FinishReason::kLength); });
+  strand_.Run([&] { backend_.Finish(sequence::FinishReason::kLength); });
   EXPECT_NE(ReadTo("\r\n0\r\n\r\n").find("data: [DONE]\n\n"), std::string::npos);
   // And the connection serves the next request.
   Send("GET /health/live HTTP/1.1\r\n\r\n");
