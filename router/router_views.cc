@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "common/base/json_string.h"
 #include "router/api/api_error.h"
 #include "router/router_service.h"
 
@@ -111,8 +112,8 @@ std::string RouterService::MetricsText() const {
         s.retries_queued);
   gauge("tandem_router_retries_under_way", "New attempts without a token yet.",
         s.retries_under_way);
-  counter("tandem_router_placed_again_total", "Placements noted after another one of the same attempt.",
-          s.placed_again);
+  counter("tandem_router_placed_again_total",
+          "Placements noted after another one of the same attempt.", s.placed_again);
   counter("tandem_router_nodes_lost_total", "Connections to nodes that ended.", s.nodes_lost);
   counter("tandem_router_nodes_stuck_total", "Steps that took far longer than they can.",
           s.nodes_stuck);

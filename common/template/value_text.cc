@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/base/json_string.h"
 #include "common/base/utf8.h"
 #include "common/template/value.h"
 
@@ -59,42 +60,6 @@ std::string QuotePython(std::string_view text) {
   return out;
 }
 
-std::string QuoteJson(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-          out.push_back(c);
-        }
-    }
-  }
-  return out + "\"";
-}
-
 // Writes one value; remembers whether a user wrote any string of it.
 class Writer {
  public:
@@ -133,7 +98,7 @@ class Writer {
 
   void WriteString(const MarkedText& text) {
     from_user_ = from_user_ || !text.user_ranges().empty();
-    out_ += as_json_ ? QuoteJson(text.text()) : QuotePython(text.text());
+    out_ += as_json_ ? JsonString(text.text()) : QuotePython(text.text());
   }
 
   void WriteFloat(double d) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/json_string.h"
 #include "common/handoff/events.h"
 #include "router/api/json_body.h"
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/base/json_string.h"
+
 namespace tandem::router {
 namespace {
 

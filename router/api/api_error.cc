@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include "common/base/json_string.h"
 
 namespace tandem::router {
 namespace {
@@ -85,45 +85,6 @@ std::string Excerpt(std::string_view text, std::size_t bytes_max) {
   for (char& c : out) {
     if (c < 0x20 || c > 0x7e) c = '?';
   }
-  return out;
-}
-
-void AppendJsonString(std::string_view text, std::string& out) {
-  out += '"';
-  std::size_t plain = 0;  // first byte not yet copied
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    out.append(text, plain, i - plain);
-    plain = i + 1;
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
-        break;
-    }
-  }
-  out.append(text, plain, text.size() - plain);
-  out += '"';
-}
-
-std::string JsonString(std::string_view text) {
-  std::string out;
-  AppendJsonString(text, out);
   return out;
 }
 

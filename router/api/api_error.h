@@ -46,8 +46,4 @@ ApiError FromStatus(const Status& status);
 // The beginning of a client's text, as printable ASCII: what an error may quote.
 std::string Excerpt(std::string_view text, std::size_t bytes_max = 100);
 
-// Appends `text` as a JSON string, quotes included. Requires: valid UTF-8.
-void AppendJsonString(std::string_view text, std::string& out);
-std::string JsonString(std::string_view text);
-
 }  // namespace tandem::router

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/base/json_string.h"
 #include "router/api/request_id.h"
 #include "router/api/request_timeout.h"
 

@@ -68,10 +68,9 @@ void CompletionCall::Run() {
       [self = shared_from_this(), &context = context_, body = std::move(body)]() mutable {
         auto prepared = Prepare(context.model, body.bytes, self->kind_);
         // The call goes back with the result: it is destroyed on the strand.
-        context.strand.Post([self = std::move(self), prepared = std::move(prepared),
-                             hold = std::move(body.hold)]() mutable {
-          self->OnPrepared(std::move(prepared));
-        });
+        context.strand.Post(
+            [self = std::move(self), prepared = std::move(prepared),
+             hold = std::move(body.hold)]() mutable { self->OnPrepared(std::move(prepared)); });
       });
   if (!taken) Refuse(ResourceExhausted("too many long prompts wait to be read"));
 }

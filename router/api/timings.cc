@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "router/api/api_error.h"
+#include "common/base/json_string.h"
 
 namespace tandem::router {
 namespace {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "common/base/hash128.h"
+#include "common/base/json_string.h"
 #include "common/base/marked_text.h"
 #include "common/base/progress_line.h"
 #include "common/base/random.h"
@@ -30,6 +31,12 @@ TEST(Philox, MatchesKnownAnswers) {
             (std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox(0xffffffffffffffffu, {0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}),
             (std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(JsonString, EscapesWhatJsonDoesNotLetStand) {
+  EXPECT_EQ(JsonString(""), R"("")");
+  EXPECT_EQ(JsonString("a\"b\\c/\xc3\xa9\x7f"), "\"a\\\"b\\\\c/\xc3\xa9\x7f\"");
+  EXPECT_EQ(JsonString(std::string_view("\n\r\t\f\b\0\x1f", 7)), R"("\n\r\t\f\b\u0000\u001f")");
 }
 
 TEST(ProgressLine, TheLastWholeLineIsRead) {
