@@ -3,7 +3,7 @@
 namespace tandem::decode_node {
 
 std::vector<handoff::NodeMetric> MetricsOf(const DecodeStats& stats) {
-  return {
+  std::vector<handoff::NodeMetric> metrics = {
       {"total_blocks", stats.blocks.total.value()},
       {"used_blocks", stats.blocks.used.value()},
       {"cached_blocks", stats.blocks.cached.value()},
@@ -15,22 +15,11 @@ std::vector<handoff::NodeMetric> MetricsOf(const DecodeStats& stats) {
       {"quarantined_reservations", stats.quarantined},
       {"leases", stats.leases},
       {"verifying", stats.verifying},
-      {"reservations", stats.reservations},
-      {"refused_full", stats.refused_full},
-      {"refused_other", stats.refused_other},
-      {"joined", stats.joined},
-      {"rejected", stats.rejected},
-      {"corrupt", stats.corrupt},
-      {"leases_expired", stats.leases_expired},
-      {"quarantines", stats.quarantines},
-      {"revokes", stats.revokes},
-      {"preempted", stats.preempted},
-      {"cancelled", stats.cancelled},
-      {"finished", stats.finished},
-      {"tokens", stats.tokens},
-      {"held_blocks", stats.held_blocks},
-      {"stale_messages", stats.stale_messages},
   };
+  for (const DecodeStats::Counter& counter : DecodeStats::Counters()) {
+    metrics.push_back({std::string(counter.name), stats.*counter.value});
+  }
+  return metrics;
 }
 
 }  // namespace tandem::decode_node

@@ -3,32 +3,25 @@
 namespace tandem::prefill_node {
 
 std::vector<handoff::NodeMetric> MetricsOf(const PrefillStats& stats) {
-  return {
+  std::vector<handoff::NodeMetric> metrics = {
       {"total_blocks", stats.blocks.total.value()},
       {"used_blocks", stats.blocks.used.value()},
       {"cached_blocks", stats.blocks.cached.value()},
       {"routers", stats.routers},
       {"sinks", stats.sinks},
       {"usable_sinks", stats.usable_sinks},
+      {"lost_sinks", stats.lost_sinks},
       {"tasks", stats.tasks},
       {"waiting_room", stats.waiting_room},
       {"placements", stats.placements},
       {"draining_placements", stats.draining},
       {"leases", stats.leases},
       {"outstanding_bytes", stats.outstanding_bytes},
-      {"accepted", stats.accepted},
-      {"refused", stats.refused},
-      {"joined", stats.joined},
-      {"failed", stats.failed},
-      {"cancelled", stats.cancelled},
-      {"placed_again", stats.placed_again},
-      {"leases_expired", stats.leases_expired},
-      {"computed_tokens", stats.computed_tokens},
-      {"cached_tokens", stats.cached_tokens},
-      {"pushed_bytes", stats.pushed_bytes},
-      {"held_blocks", stats.held_blocks},
-      {"stale_messages", stats.stale_messages},
   };
+  for (const PrefillStats::Counter& counter : PrefillStats::Counters()) {
+    metrics.push_back({std::string(counter.name), stats.*counter.value});
+  }
+  return metrics;
 }
 
 }  // namespace tandem::prefill_node

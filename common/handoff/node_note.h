@@ -44,4 +44,12 @@ inline PlacementKey PlacementOf(const Message& message) {
       message);
 }
 
+// Of a message from `peer` that its node found stale.
+inline NodeNote StaleNote(NodeId peer, const Message& message) {
+  return {.what = NodeNote::What::kStaleMessage,
+          .key = PlacementOf(message),
+          .peer = peer,
+          .message = MessageName(message)};
+}
+
 }  // namespace tandem::handoff

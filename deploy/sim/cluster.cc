@@ -208,27 +208,12 @@ void Cluster::AddWorker(Process& life, SimReport& report) const {
   if (auto* prefill = dynamic_cast<PrefillProcess*>(&life)) {
     const prefill_node::PrefillStats s = prefill->core().stats();
     report.prefill_nodes_used += s.computed_tokens > 0 ? 1 : 0;
-    report.prefill.accepted += s.accepted;
-    report.prefill.joined += s.joined;
-    report.prefill.failed += s.failed;
-    report.prefill.placed_again += s.placed_again;
-    report.prefill.leases_expired += s.leases_expired;
-    report.prefill.computed_tokens += s.computed_tokens;
-    report.prefill.cached_tokens += s.cached_tokens;
-    report.prefill.pushed_bytes += s.pushed_bytes;
-    report.prefill.held_blocks += s.held_blocks;
+    report.prefill.AddCounters(s);
   }
   if (auto* decode = dynamic_cast<DecodeProcess*>(&life)) {
     const decode_node::DecodeStats s = decode->core().stats();
     report.decode_nodes_used += s.joined > 0 ? 1 : 0;
-    report.decode.reservations += s.reservations;
-    report.decode.refused_full += s.refused_full;
-    report.decode.joined += s.joined;
-    report.decode.preempted += s.preempted;
-    report.decode.revokes += s.revokes;
-    report.decode.corrupt += s.corrupt;
-    report.decode.leases_expired += s.leases_expired;
-    report.decode.tokens += s.tokens;
+    report.decode.AddCounters(s);
   }
 }
 

@@ -195,11 +195,7 @@ void PrefillCore::Impl::OnMessage(Time now, NodeId from, const handoff::Message&
                                   Actions& out) {
   const std::int64_t stale = counters_.stale_messages;
   Handle(now, from, message, out);
-  if (counters_.stale_messages == stale) return;
-  out.emplace_back(NodeNote{.what = NodeNote::What::kStaleMessage,
-                            .key = handoff::PlacementOf(message),
-                            .peer = from,
-                            .message = handoff::MessageName(message)});
+  if (counters_.stale_messages != stale) out.emplace_back(handoff::StaleNote(from, message));
 }
 
 void PrefillCore::Impl::Handle(Time now, NodeId from, const handoff::Message& message,

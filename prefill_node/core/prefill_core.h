@@ -14,11 +14,11 @@
 #include "common/base/status.h"
 #include "common/base/time.h"
 #include "common/handoff/events.h"
-#include "common/kv/block_counts.h"
 #include "common/kv/layout.h"
 #include "common/scheduler/step_time.h"
 #include "common/sequence/batch.h"
 #include "prefill_node/core/actions.h"
+#include "prefill_node/core/prefill_stats.h"
 
 namespace tandem::prefill_node {
 
@@ -37,37 +37,6 @@ struct PrefillConfig {
   Duration probe_again = std::chrono::milliseconds(500);  // one that does not
   // Errors: InvalidArgument naming the field.
   Status Validate() const;
-};
-
-// All but the first block zero (and `blocks.used`, `blocks.quarantined`) when nothing is left to
-// do.
-struct PrefillStats {
-  kv::BlockCounts blocks;
-  std::int32_t routers = 0;
-  std::int32_t sinks = 0;
-  std::int32_t usable_sinks = 0;
-
-  std::int32_t tasks = 0;         // all unfinished
-  std::int32_t queued = 0;        // not yet in a batch
-  std::int32_t waiting_room = 0;  // computed or computing, every sink was full
-  std::int32_t placements = 0;    // live
-  std::int32_t draining = 0;      // placements with writes outstanding after their end
-  std::int32_t leases = 0;
-  std::int32_t lost_sinks = 0;  // remembered: they may come back, or writes are outstanding
-  std::int64_t outstanding_bytes = 0;
-
-  std::int64_t accepted = 0;
-  std::int64_t refused = 0;
-  std::int64_t joined = 0;
-  std::int64_t failed = 0;
-  std::int64_t cancelled = 0;
-  std::int64_t placed_again = 0;  // placements after the first of an attempt
-  std::int64_t leases_expired = 0;
-  std::int64_t computed_tokens = 0;
-  std::int64_t cached_tokens = 0;
-  std::int64_t pushed_bytes = 0;
-  std::int64_t held_blocks = 0;  // not sent, the sink had them
-  std::int64_t stale_messages = 0;
 };
 
 class PrefillCore {

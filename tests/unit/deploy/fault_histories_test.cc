@@ -50,9 +50,8 @@ SimReport UnderPlan(const std::string& plan, std::uint64_t seeds = 20) {
     sum.cut += report.cut;
     sum.router.attempts += report.router.attempts;
     sum.router.repeats_different += report.router.repeats_different;
-    sum.prefill.placed_again += report.prefill.placed_again;
-    sum.decode.corrupt += report.decode.corrupt;
-    sum.decode.revokes += report.decode.revokes;
+    sum.prefill.AddCounters(report.prefill);
+    sum.decode.AddCounters(report.decode);
   }
   return sum;
 }

@@ -19,11 +19,8 @@ SimReport Sum(SimOptions options, std::uint64_t first, int histories) {
     sum.events += report.events;
     sum.done += report.done;
     sum.cancelled += report.cancelled;
-    sum.prefill.cached_tokens += report.prefill.cached_tokens;
-    sum.prefill.held_blocks += report.prefill.held_blocks;
-    sum.decode.preempted += report.decode.preempted;
-    sum.decode.refused_full += report.decode.refused_full;
-    sum.decode.revokes += report.decode.revokes;
+    sum.prefill.AddCounters(report.prefill);
+    sum.decode.AddCounters(report.decode);
     sum.router.repeats += report.router.repeats;
     sum.router.repeats_different += report.router.repeats_different;
     sum.prefill_nodes_used += report.prefill_nodes_used == options.prefill_nodes;
