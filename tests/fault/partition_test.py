@@ -14,8 +14,9 @@ EARLY = 0.7  # seconds; the silence that counts as a loss is 2 s
 
 
 @unittest.skipIf(lab.why_not(), lab.why_not())
-class Partition(unittest.TestCase):
+class PartitionCase(unittest.TestCase):
     NODES = 2
+    TRANSPORT = "ucx-tcp"
 
     @classmethod
     def setUpClass(cls):
@@ -24,9 +25,10 @@ class Partition(unittest.TestCase):
         nodes = [f"{role}-{i}" for role in ("prefill", "decode") for i in range(cls.NODES)]
         cls.lab = cls.enterClassContext(lab.Lab(["router", *nodes]))
         model = fleet.generated_model(cls.folder.name, "layers=8", "hidden=192", "context=2048")
+        interface = ("--kv-interface", cls.lab.INTERFACE) if cls.TRANSPORT == "ucx-tcp" else ()
         cls.fleet = cls.enterClassContext(fleet.Fleet(
-            model, cls.folder.name, cls.NODES, cls.NODES, "ucx-tcp", listen=cls.lab.address, prefix=cls.lab.prefix,
-            node_flags=("--kv-interface", cls.lab.INTERFACE), router_flags=("--allow-public",)))
+            model, cls.folder.name, cls.NODES, cls.NODES, cls.TRANSPORT, listen=cls.lab.address, prefix=cls.lab.prefix,
+            node_flags=interface, router_flags=("--allow-public",)))
         cls.prompts = prompts(32, seed=1, fewest=150, most=300)
         learn(cls.fleet.url, cls.prompts)
         fleet.wait_until(cls.fleet.whole, "all pairs usable")
@@ -70,6 +72,8 @@ class Partition(unittest.TestCase):
                 print(f"cut {pairs} healed {'late' if late else 'early'}: longest pause {longest:.2f} s, moved "
                       f"{sum(s.timings['attempts'] > 1 for s in streams)} of {len(streams)}", flush=True)
 
+
+class Partition(PartitionCase):
     def test_router_and_prefill(self):
         self.check(RP)
 
@@ -86,6 +90,17 @@ class Partition(unittest.TestCase):
 class PartitionOfTheOnlyPair(Partition):
     """No other node can take over: the streams wait until the cut heals."""
     NODES = 1
+
+
+class PartitionOverSharedMemory(PartitionCase):
+    """Only the control connections can be cut: the source could go on writing into blocks that its sink gave up."""
+    TRANSPORT = "ucx-shm"
+
+    def test_prefill_and_decode(self):
+        self.check(PD)
+
+    def test_all_three(self):
+        self.check(RP, RD, PD)
 
 
 if __name__ == "__main__":
