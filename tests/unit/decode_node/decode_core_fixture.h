@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decode_node/core/decode_core.h"
+#include "tests/testing/core_actions.h"
 
 namespace tandem::decode_node {
 
@@ -89,19 +90,11 @@ class DecodeCoreTest : public ::testing::Test {
   }
   template <typename A>
   const A* Last() const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      if (const A* action = std::get_if<A>(&*it)) return action;
-    }
-    return nullptr;
+    return testing::LastAction<A>(out_);
   }
   template <typename M>
   const M* Sent() const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      const Send* send = std::get_if<Send>(&*it);
-      if (send == nullptr) continue;
-      if (const M* message = std::get_if<M>(&send->message)) return message;
-    }
-    return nullptr;
+    return testing::LastSent<M>(out_);
   }
 
   Time now_ = At(1000);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "prefill_node/core/prefill_core.h"
+#include "tests/testing/core_actions.h"
 
 namespace tandem::prefill_node {
 
@@ -90,19 +91,11 @@ class PrefillCoreTest : public ::testing::Test {
   }
   template <typename A>
   const A* Last() const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      if (const A* action = std::get_if<A>(&*it)) return action;
-    }
-    return nullptr;
+    return testing::LastAction<A>(out_);
   }
   template <typename M>
   const M* Sent(NodeId to) const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      const Send* send = std::get_if<Send>(&*it);
-      if (send == nullptr || send->to != to) continue;
-      if (const M* message = std::get_if<M>(&send->message)) return message;
-    }
-    return nullptr;
+    return testing::LastSent<M>(out_, to);
   }
   void ExpectNothingLeft() {
     const PrefillStats s = core_.stats();

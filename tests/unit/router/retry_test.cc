@@ -22,12 +22,7 @@ class RetryTest : public RouterCoreTest {
 };
 
 TEST_F(RetryTest, GoesWhereMostOfPromptAndGeneratedTokensIsCached) {
-  Connect(kP1, Role::kPrefill, "p1");
-  Connect(kP2, Role::kPrefill, "p2");
-  Connect(kD1, Role::kDecode, "d1");
-  Connect(kD2, Role::kDecode, "d2");
-  Usable(kP1, {"d1", "d2"});
-  Usable(kP2, {"d1", "d2"});
+  ConnectAll();
   RequestSpec spec;
   spec.id = {kLife, 1};
   TokenIds tokens(20, TokenId(1));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "router/core/router_core.h"
+#include "tests/testing/core_actions.h"
 
 namespace tandem::router {
 
@@ -49,11 +50,11 @@ class RouterCoreTest : public ::testing::Test {
     Usable(kP1, {"d1", "d2"});
     Usable(kP2, {"d1", "d2"});
   }
-  Status Submit(std::uint64_t number, Deadline deadline = {}) {
+  Status Submit(std::uint64_t number, Deadline deadline = {}, std::int32_t max_tokens = 1000) {
     RequestSpec spec;
     spec.id = {kLife, number};
     spec.tokens = std::make_shared<TokenIds>(TokenIds(20, TokenId(1)));
-    spec.params.max_tokens = TokenCount(1000);
+    spec.params.max_tokens = TokenCount(max_tokens);
     spec.deadline = deadline;
     return core_.Submit(now_, std::move(spec), out_);
   }
@@ -68,12 +69,7 @@ class RouterCoreTest : public ::testing::Test {
   }
   template <typename M>
   const M* Sent(NodeId to) const {
-    for (auto it = out_.rbegin(); it != out_.rend(); ++it) {
-      const Send* send = std::get_if<Send>(&*it);
-      if (send == nullptr || send->to != to) continue;
-      if (const M* message = std::get_if<M>(&send->message)) return message;
-    }
-    return nullptr;
+    return testing::LastSent<M>(out_, to);
   }
   // Attempt `attempt` of request `number`, placed on a decode node.
   handoff::PlacementKey Key(std::uint64_t number, std::uint32_t attempt,
@@ -105,12 +101,15 @@ class RouterCoreTest : public ::testing::Test {
     }
     return found;
   }
-  const Finished* End() const {
+  // The first action of one kind.
+  template <typename A>
+  const A* Did() const {
     for (const Action& action : out_) {
-      if (auto* finished = std::get_if<Finished>(&action)) return finished;
+      if (auto* found = std::get_if<A>(&action)) return found;
     }
     return nullptr;
   }
+  const Finished* End() const { return Did<Finished>(); }
 
   Time now_ = At(1000);
   Actions out_;

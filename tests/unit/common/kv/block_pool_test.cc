@@ -63,88 +63,129 @@ TEST(BlockPoolDeath, MisuseIsABrokenInvariant) {
   EXPECT_DEATH(pool.Quarantine(a[0]), "broken invariant");
 }
 
-// Against a map of block → state.
-TEST(BlockPool, MatchesATrivialModelUnderRandomOperations) {
-  const std::uint64_t seed = 7;
-  SCOPED_TRACE(seed);
-  SplitMix64 random(seed);
-  constexpr int kBlocks = 40;
-  BlockPool pool{BlockCount(kBlocks)};
-  struct Model {
+// A pool and a trivial model of it: the state of each block. Each operation is done to both.
+class ModelledPool {
+ public:
+  explicit ModelledPool(std::uint64_t seed) : random_(seed) {}
+
+  void Step() {
+    switch (random_.Below(7)) {
+      case 0:
+        return Allocate(1 + static_cast<int>(random_.Below(6)));
+      case 1:
+        return Ref();
+      case 2:
+      case 3:
+        return Unref();
+      case 4:
+        return Retain();
+      case 5:
+        return Drop();
+      case 6:
+        Quarantine();
+        if (random_.Below(2) == 0) EndQuarantine();
+    }
+  }
+  BlockCounts Expected() const {
+    BlockCounts want;
+    want.total = BlockCount(kBlocks);
+    for (const State& s : states_) {
+      ++(s.quarantined ? want.quarantined
+         : s.refs > 0  ? want.used
+         : s.retained  ? want.cached
+                       : want.free);
+    }
+    return want;
+  }
+  BlockCounts counts() const { return pool_.counts(); }
+
+ private:
+  static constexpr int kBlocks = 40;
+  struct State {
     int refs = 0;
     bool retained = false;
     bool quarantined = false;
+    bool free() const { return refs == 0 && !retained && !quarantined; }
   };
-  std::vector<Model> model(kBlocks);
-  auto pick = [&](auto&& predicate) {
-    std::vector<int> fits;
+
+  // Does `what(block, state)` to one of the blocks that fit, if there are any.
+  template <typename Fits, typename What>
+  void ToOne(Fits fits, What what) {
+    std::vector<int> those;
     for (int i = 0; i < kBlocks; ++i) {
-      if (predicate(model[i])) fits.push_back(i);
+      if (fits(At(i))) those.push_back(i);
     }
-    return fits.empty() ? -1 : fits[random.Below(fits.size())];
-  };
+    if (those.empty()) return;
+    const int i = those[random_.Below(those.size())];
+    what(BlockId(i), At(i));
+  }
+  State& At(int i) { return states_[static_cast<std::size_t>(i)]; }
+
+  void Allocate(int want) {
+    const auto free =
+        std::count_if(states_.begin(), states_.end(), [](auto& s) { return s.free(); });
+    std::vector<BlockId> out;
+    ASSERT_EQ(pool_.Allocate(BlockCount(want), out).ok(), want <= free);
+    for (BlockId block : out) {
+      ASSERT_TRUE(At(block.value()).free());
+      At(block.value()).refs = 1;
+    }
+  }
+  void Ref() {
+    ToOne([](auto& s) { return s.refs > 0 || s.retained; },
+          [this](BlockId block, State& s) {
+            pool_.Ref(block);
+            ++s.refs;
+          });
+  }
+  void Unref() {
+    ToOne([](auto& s) { return s.refs > 0; },
+          [this](BlockId block, State& s) {
+            --s.refs;
+            EXPECT_EQ(pool_.Unref(block), s.refs == 0 && s.retained);
+          });
+  }
+  void Retain() {
+    ToOne([](auto& s) { return s.refs > 0 && !s.retained; },
+          [this](BlockId block, State& s) {
+            pool_.Retain(block);
+            s.retained = true;
+          });
+  }
+  void Drop() {
+    ToOne([](auto& s) { return s.retained; },
+          [this](BlockId block, State& s) {
+            pool_.Drop(block);
+            s.retained = false;
+          });
+  }
+  void Quarantine() {
+    ToOne([](auto& s) { return s.refs == 1 && !s.retained; },
+          [this](BlockId block, State& s) {
+            pool_.Quarantine(block);
+            s = {.refs = 0, .retained = false, .quarantined = true};
+          });
+  }
+  void EndQuarantine() {
+    ToOne([](auto& s) { return s.quarantined; },
+          [this](BlockId block, State& s) {
+            pool_.EndQuarantine(block);
+            s.quarantined = false;
+          });
+  }
+
+  SplitMix64 random_;
+  BlockPool pool_{BlockCount(kBlocks)};
+  std::vector<State> states_ = std::vector<State>(kBlocks);
+};
+
+TEST(BlockPool, MatchesATrivialModelUnderRandomOperations) {
+  const std::uint64_t seed = 7;
+  SCOPED_TRACE(seed);
+  ModelledPool both(seed);
   for (int step = 0; step < 20000; ++step) {
-    int i = -1;
-    switch (random.Below(7)) {
-      case 0: {
-        const int want = 1 + static_cast<int>(random.Below(6));
-        const int free = static_cast<int>(std::count_if(model.begin(), model.end(), [](auto& m) {
-          return m.refs == 0 && !m.retained && !m.quarantined;
-        }));
-        std::vector<BlockId> out;
-        ASSERT_EQ(pool.Allocate(BlockCount(want), out).ok(), want <= free);
-        for (BlockId b : out) {
-          Model& m = model[static_cast<std::size_t>(b.value())];
-          ASSERT_TRUE(m.refs == 0 && !m.retained && !m.quarantined);
-          m.refs = 1;
-        }
-        break;
-      }
-      case 1:
-        if ((i = pick([](auto& m) { return m.refs > 0 || m.retained; })) >= 0) {
-          pool.Ref(BlockId(i));
-          ++model[i].refs;
-        }
-        break;
-      case 2:
-      case 3:
-        if ((i = pick([](auto& m) { return m.refs > 0; })) >= 0) {
-          --model[i].refs;
-          ASSERT_EQ(pool.Unref(BlockId(i)), model[i].refs == 0 && model[i].retained);
-        }
-        break;
-      case 4:
-        if ((i = pick([](auto& m) { return m.refs > 0 && !m.retained; })) >= 0) {
-          pool.Retain(BlockId(i));
-          model[i].retained = true;
-        }
-        break;
-      case 5:
-        if ((i = pick([](auto& m) { return m.retained; })) >= 0) {
-          pool.Drop(BlockId(i));
-          model[i].retained = false;
-        }
-        break;
-      case 6:
-        if ((i = pick([](auto& m) { return m.refs == 1 && !m.retained; })) >= 0) {
-          pool.Quarantine(BlockId(i));
-          model[i] = {.refs = 0, .retained = false, .quarantined = true};
-        }
-        if ((i = pick([](auto& m) { return m.quarantined; })) >= 0 && random.Below(2) == 0) {
-          pool.EndQuarantine(BlockId(i));
-          model[i].quarantined = false;
-        }
-        break;
-    }
-    BlockCounts want;
-    want.total = BlockCount(kBlocks);
-    for (const Model& m : model) {
-      ++(m.quarantined ? want.quarantined
-         : m.refs > 0  ? want.used
-         : m.retained  ? want.cached
-                       : want.free);
-    }
-    ASSERT_EQ(pool.counts(), want) << "step " << step;
+    both.Step();
+    ASSERT_EQ(both.counts(), both.Expected()) << "step " << step;
   }
 }
 

@@ -1,101 +1,15 @@
 #include "router/api/completion_call.h"
 
-#include <gtest/gtest.h>
-
-#include <boost/json/parse.hpp>
-#include <boost/json/value.hpp>
 #include <future>
-#include <map>
 
-#include "router/api/api_handler.h"
-#include "tests/testing/test_tokenizer.h"
-#include "tests/unit/router/api/fakes.h"
-#include "tests/unit/router/api/test_served_model.h"
+#include "tests/unit/router/api/call_fixture.h"
 
 namespace tandem::router {
 namespace {
 
 namespace json = boost::json;
 
-// The API over the fakes, all in the test's thread but the work queue and the strand it posts to.
-class CompletionCallTest : public ::testing::Test {
- protected:
-  CompletionCallTest() : CompletionCallTest(std::string(testing::ChatMlTemplate())) {}
-  explicit CompletionCallTest(std::string chat_template)
-      : model_(MakeServedModel(std::move(chat_template))),
-        context_{.model = model_,
-                 .backend = backend_,
-                 .work = work_,
-                 .strand = strand_,
-                 .probe = probe_,
-                 .deadline = std::chrono::minutes(1),
-                 .inline_bytes = 16 << 10,
-                 .random = [this] { return ++random_; },
-                 .unix_time_s = [] { return 1234; }},
-        handler_(context_, keys_, registry_, "0.0.1") {}
-  ~CompletionCallTest() override { io_.Stop(); }
-
-  std::shared_ptr<FakeExchange> Post(std::string path, std::string body,
-                                     std::vector<net::HttpHeader> headers = {}) {
-    net::HttpRequest request;
-    request.method = "POST";
-    request.path = std::move(path);
-    request.headers = std::move(headers);
-    request.body = std::move(body);
-    auto exchange = std::make_shared<FakeExchange>(std::move(request));
-    handler_.Handle(exchange);
-    return exchange;
-  }
-  std::shared_ptr<FakeExchange> Chat(const std::string& more) {
-    return Post("/v1/chat/completions",
-                R"({"model":"m","messages":[{"role":"user","content":"Hello"}])" + more + "}");
-  }
-  std::shared_ptr<FakeExchange> Text(const std::string& more) {
-    return Post("/v1/completions", R"({"prompt":"Hello")" + more + "}");
-  }
-
-  TokenIds Bytes(std::string_view text) const { return ByteTokens(model_, text); }
-
-  static json::value Data(const std::string& event) {
-    EXPECT_TRUE(event.starts_with("data: ")) << event;
-    return json::parse(event.substr(6));
-  }
-  static std::string ErrorCode(const net::HttpResponse& response) {
-    const json::value value = json::parse(response.body);
-    const json::value& code = value.at("error").at("code");
-    return code.is_null() ? "" : std::string(code.as_string());
-  }
-  // The deltas of all events.
-  static std::string Joined(const FakeExchange& exchange) {
-    std::string out;
-    for (const std::string& event : exchange.events) {
-      if (event == kDoneEvent) continue;
-      const json::value value = Data(event);
-      if (!value.as_object().contains("choices")) continue;
-      for (const json::value& choice : value.at("choices").as_array()) {
-        const json::object& object = choice.as_object();
-        const json::object& delta =
-            object.contains("delta") ? object.at("delta").as_object() : object;
-        const json::value* text = delta.if_contains("content");
-        if (text == nullptr) text = delta.if_contains("text");
-        if (text != nullptr) out += text->as_string();
-      }
-    }
-    return out;
-  }
-
-  metrics::Registry registry_;
-  ApiProbe probe_{registry_};
-  FakeBackend backend_;  // what still runs at the end tells the probe
-  ServedModel model_;
-  ApiKeys keys_{{}};
-  net::IoThreads io_{1};
-  net::Strand strand_{io_};
-  WorkQueue work_{4};
-  std::uint64_t random_ = 0;
-  CallContext context_;
-  ApiHandler handler_;
-};
+class CompletionCallTest : public CallFixture {};
 
 TEST_F(CompletionCallTest, StreamsAsTheContractSays) {
   auto exchange = Chat(R"(,"stream":true,"stream_options":{"include_usage":true})");
@@ -354,55 +268,6 @@ TEST_F(CompletionCallTest, TheNodeGetsCreditForWhatTheClientsSocketTook) {
   EXPECT_EQ(Joined(*exchange), "Hiabcd");
 }
 
-TEST_F(CompletionCallTest, ABrowserAsksWithoutAKeyAndLearnsWhoMay) {
-  const ApiKeys keys({"secret"});
-  ApiHandler handler(context_, keys, registry_, "0.0.1", CorsPolicy({"https://app.example"}));
-  const auto ask = [&](std::string_view origin) {
-    net::HttpRequest request;
-    request.method = "OPTIONS";
-    request.path = "/v1/chat/completions";
-    request.headers = {{"origin", std::string(origin)},
-                       {"access-control-request-method", "POST"},
-                       {"access-control-request-headers", "authorization,x-custom"}};
-    EXPECT_FALSE(handler.Check(request).has_value());
-    auto exchange = std::make_shared<FakeExchange>(request);
-    handler.Handle(exchange);
-    std::map<std::string, std::string> headers;
-    EXPECT_EQ(exchange->response->status, 200);
-    for (const auto& h : exchange->response->headers) headers[h.name] = h.value;
-    for (const auto& h : handler.CommonHeaders(request)) headers[h.name] = h.value;
-    return headers;
-  };
-  auto allowed = ask("https://app.example");
-  EXPECT_EQ(allowed["access-control-allow-origin"], "https://app.example");
-  EXPECT_EQ(allowed["access-control-allow-methods"], "POST, OPTIONS");
-  EXPECT_EQ(allowed["access-control-allow-headers"], "authorization,x-custom");
-  EXPECT_EQ(allowed["vary"], "origin");
-  auto other = ask("https://evil.example");
-  EXPECT_EQ(other.count("access-control-allow-origin"), 0u);
-  EXPECT_EQ(other.count("access-control-allow-methods"), 0u);
-
-  net::HttpRequest post;
-  post.method = "POST";
-  post.path = "/v1/completions";
-  EXPECT_EQ(handler.Check(post)->status, 401) << "the request itself needs the key";
-  post.method = "OPTIONS";
-  post.path = "/nothing/here";
-  EXPECT_TRUE(handler.Check(post).has_value());
-}
-
-TEST_F(CompletionCallTest, WithoutOriginsNoPageMay) {
-  net::HttpRequest request;
-  request.headers = {{"origin", "https://app.example"}};
-  EXPECT_TRUE(handler_.CommonHeaders(request).empty());
-  EXPECT_EQ(CorsPolicy({"*"}).Headers(request)[0].value, "*");
-  EXPECT_TRUE(CorsPolicy::CheckOrigin("*").ok());
-  EXPECT_TRUE(CorsPolicy::CheckOrigin("http://localhost:3000").ok());
-  for (const char* wrong : {"", "app.example", "https://", "https://a/b", "https://a b", "://a"}) {
-    EXPECT_FALSE(CorsPolicy::CheckOrigin(wrong).ok()) << wrong;
-  }
-}
-
 TEST_F(CompletionCallTest, ARequestIsTakenWhileNoPairIsUsable) {
   backend_.is_ready = false;
   Text("");
@@ -420,21 +285,6 @@ TEST_F(CompletionCallTest, AClientMayGiveItsRequestLessTime) {
   EXPECT_GT(remaining({}), std::chrono::seconds(30));
   EXPECT_LE(remaining({{"x-request-timeout-ms", "99999999999"}}), std::chrono::minutes(1))
       << "the server's limit";
-}
-
-TEST_F(CompletionCallTest, ATimeoutThatIsNoNumberIsRefusedBeforeTheBody) {
-  for (const char* text : {"0", "-1", "1.5", "soon", "", "1e3", "99999999999999999999999"}) {
-    net::HttpRequest head;
-    head.method = "POST";
-    head.path = "/v1/completions";
-    head.headers = {{"x-request-timeout-ms", text}};
-    const auto refusal = handler_.Check(head);
-    ASSERT_TRUE(refusal.has_value()) << text;
-    EXPECT_EQ(refusal->status, 400);
-    EXPECT_NE(refusal->body.find("x-request-timeout-ms"), std::string::npos);
-    EXPECT_EQ(Post("/v1/completions", R"({"prompt":"Hello"})", head.headers)->response->status,
-              400);
-  }
 }
 
 TEST_F(CompletionCallTest, FailuresAfterTextAreAnEvent) {
@@ -480,9 +330,9 @@ TEST_F(CompletionCallTest, RequestIdsAreEchoed) {
   EXPECT_TRUE(echoed);
 }
 
-class NoTemplateTest : public CompletionCallTest {
+class NoTemplateTest : public CallFixture {
  protected:
-  NoTemplateTest() : CompletionCallTest("{% nonsense %}") {}
+  NoTemplateTest() : CallFixture("{% nonsense %}") {}
 };
 
 TEST_F(NoTemplateTest, ChatIsRefusedAndCompletionsWork) {
@@ -491,65 +341,6 @@ TEST_F(NoTemplateTest, ChatIsRefusedAndCompletionsWork) {
   EXPECT_EQ(ErrorCode(*chat->response), "chat_template_unsupported");
   EXPECT_FALSE(Text("")->response);
   EXPECT_EQ(backend_.running.size(), 1u);
-}
-
-// --- paths, methods, keys
-
-net::HttpRequest Head(std::string method, std::string path,
-                      std::vector<net::HttpHeader> headers = {}) {
-  net::HttpRequest request;
-  request.method = std::move(method);
-  request.path = std::move(path);
-  request.headers = std::move(headers);
-  return request;
-}
-
-TEST_F(CompletionCallTest, HeadsAreJudged) {
-  const auto status = [&](const net::HttpRequest& head) {
-    auto response = handler_.Check(head);
-    return response ? response->status : 200;
-  };
-  EXPECT_EQ(status(Head("GET", "/nowhere")), 404);
-  EXPECT_EQ(status(Head("GET", "/v1/chat/completions")), 405);
-  EXPECT_EQ(status(Head("POST", "/health")), 405);
-  EXPECT_EQ(status(Head("POST", "/v1/completions", {{"content-type", "text/plain"}})), 415);
-  EXPECT_EQ(status(Head("POST", "/v1/completions",
-                        {{"content-type", "application/json; charset=utf-8"}})),
-            200);
-  EXPECT_EQ(status(Head("POST", "/v1/completions")), 200);
-  EXPECT_EQ(status(Head("GET", "/v1/models/m")), 200);
-  auto wrong = handler_.Check(Head("GET", "/v1/completions"));
-  EXPECT_EQ(json::parse(wrong->body).at("error").at("code"), "method_not_allowed");
-
-  ApiKeys keys({"secret"});
-  ApiHandler closed(context_, keys, registry_, "0.0.1");
-  EXPECT_EQ(closed.Check(Head("GET", "/health"))->status, 401);
-  EXPECT_EQ(closed.Check(Head("GET", "/nowhere"))->status, 401);
-  EXPECT_FALSE(closed.Check(Head("GET", "/health/live")));
-  EXPECT_FALSE(closed.Check(Head("GET", "/health", {{"authorization", "Bearer secret"}})));
-}
-
-TEST_F(CompletionCallTest, OtherPathsAnswer) {
-  const auto get = [&](std::string path) {
-    auto exchange = std::make_shared<FakeExchange>(Head("GET", std::move(path)));
-    handler_.Handle(exchange);
-    return *exchange->response;
-  };
-  const json::value models = json::parse(get("/v1/models").body);
-  ASSERT_EQ(models.at("data").as_array().size(), 2u);
-  EXPECT_EQ(models.at("data").at(0).at("id"), "m");
-  EXPECT_EQ(models.at("data").at(1).at("id"), "alias");
-  EXPECT_EQ(models.at("data").at(1).at("root"), "m");
-  EXPECT_EQ(models.at("data").at(0).at("max_model_len"), 64);
-  EXPECT_EQ(json::parse(get("/v1/models/alias").body).at("id"), "alias");
-  EXPECT_EQ(get("/v1/models/other").status, 404);
-  EXPECT_EQ(get("/health").status, 200);
-  EXPECT_EQ(get("/health/live").status, 200);
-  EXPECT_EQ(json::parse(get("/version").body).at("version"), "0.0.1");
-  EXPECT_NE(get("/metrics").body.find("# fake"), std::string::npos);
-  backend_.is_ready = false;
-  EXPECT_EQ(get("/health").status, 503);
-  EXPECT_EQ(get("/health/live").status, 200);
 }
 
 }  // namespace

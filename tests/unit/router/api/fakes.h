@@ -83,8 +83,8 @@ class FakeBackend : public GenerationBackend {
     handoff::RequestId id{handoff::Incarnation(1), ++last_number_};
     Bill bill;
     bill.attempts = 1;
-    bill.prefill_node = "p0";
-    bill.decode_node = "d0";
+    bill.prefill_node = std::string("p0");
+    bill.decode_node = std::string("d0");
     bill.arrived = SteadyNow();
     bill.dispatched = bill.arrived;
     running.push_back({id, std::move(generation), std::move(sink), bill});
