@@ -91,10 +91,10 @@ ServedModel::Options ModelOptions(const RouterFlags& flags) {
 // Until `finished`. The supervisor hears meanwhile that the strand answers; where it hangs,
 // nothing.
 void Attend(Notification& finished, const net::Strand& strand, int progress_fd) {
-  while (!finished.WaitUntil(SteadyNow() + ProgressLine::kEvery)) {
+  do {
     strand.Run([] {});
     ProgressLine().Write(progress_fd);
-  }
+  } while (!finished.WaitUntil(SteadyNow() + ProgressLine::kEvery));
 }
 
 Status Serve(const RouterFlags& flags) {

@@ -111,7 +111,7 @@ class HungRouter(unittest.TestCase):
     def test_it_is_killed_and_the_next_one_serves(self):
         with tempfile.TemporaryDirectory(prefix="tandem-hung-") as folder:
             model = fleet.generated_model(folder, "layers=2", "context=2048")
-            with Served(model, folder, prefill=1, decode=1, flags=("--stuck-after", "2")) as cluster:
+            with Served(model, folder, prefill=1, decode=1, flags=("--stuck-after", "5s")) as cluster:
                 pid = cluster.pid("router")
                 frozen = threads.Frozen(threads.named(pid, "io"))
                 try:
