@@ -17,6 +17,11 @@ constexpr std::uint64_t kHistories = 20;
 constexpr std::uint64_t kHistories = 300;
 #endif
 
+const PauseKind& Kind(std::string_view name) {
+  return *std::find_if(PauseKinds().begin(), PauseKinds().end(),
+                       [&](const PauseKind& kind) { return kind.name == name; });
+}
+
 class PauseAims : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(PauseAims, Hold) {
@@ -36,15 +41,34 @@ INSTANTIATE_TEST_SUITE_P(All, PauseAims, ::testing::Range<std::size_t>(0, PauseK
                            return name;
                          });
 
+// Half of two hundred streams lose their node at once: their turns at being tried again are short.
+TEST(PauseStudy, ManyStreamsOfADeadNodeKeepTheAim) {
+  const PauseKind& kind = Kind("kill decode");
+  std::size_t paused = 0;
+  for (std::uint64_t seed = 1; seed <= 1 + kHistories / 60; ++seed) {
+    SimOptions options = PauseHistory(kind, seed);
+    options.requests = 200;
+    options.output_max = 400;
+    options.prefill_blocks = options.decode_blocks = 6000;
+    options.faults[0].at = std::chrono::milliseconds(100);
+    const SimReport report = Simulate(options);
+    EXPECT_EQ(report.violation, "");
+    EXPECT_EQ(report.failed, 0);
+    for (const StreamPause& pause : report.pauses) {
+      ++paused;
+      EXPECT_LE(pause.beyond, kind.aim);
+    }
+  }
+  EXPECT_GT(paused, 50u);
+}
+
 // A stop that is too short to count as a loss is waited for: its length is the pause, nothing
 // hides in what is taken off.
 TEST(PauseStudy, AShortStopIsThePause) {
-  const auto kind = std::find_if(PauseKinds().begin(), PauseKinds().end(),
-                                 [](const PauseKind& k) { return k.name == "stop decode"; });
-  ASSERT_NE(kind, PauseKinds().end());
+  const PauseKind& kind = Kind("stop decode");
   std::size_t paused = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    SimOptions options = PauseHistory(*kind, seed);
+    SimOptions options = PauseHistory(kind, seed);
     options.faults[0].length = std::chrono::milliseconds(900);
     const SimReport report = Simulate(options);
     EXPECT_EQ(report.violation, "");
