@@ -43,6 +43,7 @@ class ForwardPass {
 
   // Of sample row `index` of the last Run. [vocab_size]
   std::span<const float> logits(std::int64_t index) const;
+  const ops::OpsContext& ops() const { return ops_; }
 
  private:
   struct Step;  // one thread's view of a Run

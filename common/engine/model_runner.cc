@@ -69,9 +69,6 @@ class ModelRunner::Impl {
                 .block_size = arena.layout().block_size,
                 .num_blocks = arena.num_blocks()}),
         sample_status_(static_cast<std::size_t>(options.max_slices)) {
-    for (std::int32_t i = 0; i < options.threads; ++i) {
-      samplers_.emplace_back(model.config().vocab_size);
-    }
     sampled_.reserve(static_cast<std::size_t>(options.max_slices));
   }
 
@@ -81,6 +78,9 @@ class ModelRunner::Impl {
                                                 {.max_rows = options_.max_tokens_per_step.value(),
                                                  .max_sampled = options_.max_slices,
                                                  .max_context = options_.max_context.value()}));
+    for (std::int32_t i = 0; i < options_.threads; ++i) {
+      samplers_.emplace_back(forward_->ops(), model_.config().vocab_size);
+    }
     return OkStatus();
   }
 

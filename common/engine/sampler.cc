@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "common/base/check.h"
 #include "common/base/random.h"
+#include "common/ops/logits.h"
 
 namespace tandem::engine {
 namespace {
@@ -15,26 +15,6 @@ constexpr std::size_t kSlice = 1024;  // vocabulary entries summed as one
 constexpr std::size_t kLanes = 16;    // partial sums of a slice
 constexpr float kMinTemperature = 0.01f;
 constexpr std::uint32_t kPurposeSample = 0;  // Philox counter word 1
-
-// e^x for x <= 0 with a relative error below 1e-6; 0 below -87. Plain multiplies and adds in one
-// order (no libm, whose versions differ by machine), written so that compilers vectorise it. Range
-// reduction by ln 2 in two parts and the polynomial of Cephes' expf (Moshier, 1992).
-inline float ExpNonPositive(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 x 2^23: adding it rounds to whole numbers
-  const float clamped = x < -87.0f ? -87.0f : x;
-  const float n = (clamped * 1.44269504f + kRound) - kRound;
-  const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = (p * r * r + r) + 1.0f;
-  const auto exponent = static_cast<std::int32_t>(n) + 127;
-  const float power = std::bit_cast<float>(exponent << 23);
-  return x < -87.0f ? 0.0f : p * power;
-}
 
 // Sums `get(i)` for i below n: lanes in order, slices in order.
 template <typename Get>
@@ -53,17 +33,6 @@ double SumInOrder(std::size_t n, Get get) {
   return total;
 }
 
-// The largest logit's lowest index; the size where one is NaN.
-std::size_t ArgMax(std::span<const float> logits) {
-  std::size_t best = 0;
-  bool any_nan = false;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    any_nan |= logits[i] != logits[i];
-    if (logits[i] > logits[best]) best = i;
-  }
-  return any_nan ? logits.size() : best;
-}
-
 // Uniform in [0, 1) with 53 bits.
 double Draw(std::uint64_t seed, Position position) {
   const auto words =
@@ -74,7 +43,8 @@ double Draw(std::uint64_t seed, Position position) {
 
 }  // namespace
 
-Sampler::Sampler(std::int32_t vocab_size) : weights_(static_cast<std::size_t>(vocab_size)) {
+Sampler::Sampler(const ops::OpsContext& context, std::int32_t vocab_size)
+    : context_(&context), weights_(static_cast<std::size_t>(vocab_size)) {
   candidates_.reserve(weights_.size());
 }
 
@@ -82,13 +52,12 @@ StatusOr<Sampler::Choice> Sampler::Sample(std::span<const float> logits,
                                           const sequence::SamplingParams& params,
                                           Position position) {
   TANDEM_CHECK(logits.size() == weights_.size());
-  const std::size_t best = ArgMax(logits);
-  if (best == logits.size() || !std::isfinite(logits[best])) {
+  const auto best = static_cast<std::size_t>(ops::Argmax(logits));
+  const float max = logits[best];
+  if (ops::AnyNan(logits) || !std::isfinite(max)) {
     return Internal("logits at generated position {} are not finite", position);
   }
-  const float max = logits[best];
-  const double sum =
-      SumInOrder(logits.size(), [&](std::size_t i) { return ExpNonPositive(logits[i] - max); });
+  const double sum = ops::ExpSum(*context_, logits, max, weights_);
   auto choice = [&](TokenId token) {
     const double difference =
         static_cast<double>(logits[static_cast<std::size_t>(token.value())]) - max;
@@ -104,10 +73,11 @@ StatusOr<Sampler::Choice> Sampler::Sample(std::span<const float> logits,
 void Sampler::Weigh(std::span<const float> logits, float max,
                     const sequence::SamplingParams& params) {
   const float temperature = std::max(params.temperature, kMinTemperature);
-  const float min_p = params.min_p;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const float weight = ExpNonPositive((logits[i] - max) / temperature);
-    weights_[i] = weight < min_p ? 0.0f : weight;  // the best token's weight is 1
+  for (std::size_t i = 0; i < logits.size(); ++i) weights_[i] = (logits[i] - max) / temperature;
+  ops::ExpSum(*context_, weights_, 0.0f, weights_);
+  if (params.min_p <= 0.0f) return;
+  for (float& weight : weights_) {
+    if (weight < params.min_p) weight = 0.0f;  // the best token's is 1
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/ops/ops_context.h"
 #include "common/sequence/sampling_params.h"
 
 namespace tandem::engine {
@@ -14,8 +15,8 @@ namespace tandem::engine {
 // Greedy below temperature 1e-5; else, in vLLM's order: temperature (0.01 at least), min_p, top_k,
 // top_p, then one draw. The draw is Philox keyed by the seed at counter (position, purpose, index),
 // so each position has exactly one, whatever was drawn before. Equals rank by lower token id.
-// Sums run over fixed slices of the vocabulary in its order, with an exponential of our own: the
-// result is the same on every machine and in every numerics class that gives the same logits.
+// Sums run over fixed slices of the vocabulary in its order, with the numerics class's exponential:
+// the result is the same on every machine of a class.
 //
 // Holds scratch of a few words per vocabulary entry, so Sample allocates nothing. Not thread-safe:
 // one for each thread.
@@ -26,8 +27,8 @@ class Sampler {
     float logprob;  // natural log, of the distribution before temperature and filters
   };
 
-  // Requires: vocab_size > 0.
-  explicit Sampler(std::int32_t vocab_size);
+  // Requires: vocab_size > 0; the context outlives this.
+  Sampler(const ops::OpsContext& context, std::int32_t vocab_size);
 
   // Errors: Internal when the largest logit is not finite or one is NaN.
   // Requires: logits.size() is the vocabulary's; `params` is valid.
@@ -44,6 +45,7 @@ class Sampler {
   // number.
   void RankBest(std::size_t count);
 
+  const ops::OpsContext* context_;
   std::vector<float> weights_;            // [vocab_size]
   std::vector<std::int32_t> candidates_;  // token ids of positive weight; at most vocab_size
 };

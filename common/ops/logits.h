@@ -12,6 +12,8 @@ namespace tandem::ops {
 // empty.
 std::int64_t Argmax(std::span<const float> logits);
 
+bool AnyNan(std::span<const float> logits);
+
 // out[i] = exp(logits[i] - max); returns their sum, taken over slices of 1024 in ascending order.
 // `out` may be `logits`. Requires: max is the largest, out as long as logits.
 double ExpSum(const OpsContext& context, std::span<const float> logits, float max,

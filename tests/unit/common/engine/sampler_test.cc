@@ -15,6 +15,12 @@ namespace {
 
 using sequence::SamplingParams;
 
+const ops::OpsContext& Context() {
+  static const ops::OpsContext context =
+      *ops::OpsContext::Create({.max_inner_size = 1, .head_dim = 1});
+  return context;
+}
+
 std::vector<float> RandomLogits(std::size_t size, std::uint64_t seed) {
   SplitMix64 random(seed);
   std::vector<float> logits(size);
@@ -23,7 +29,7 @@ std::vector<float> RandomLogits(std::size_t size, std::uint64_t seed) {
 }
 
 int Draw(const std::vector<float>& logits, const SamplingParams& params, int position) {
-  Sampler sampler(static_cast<std::int32_t>(logits.size()));
+  Sampler sampler(Context(), static_cast<std::int32_t>(logits.size()));
   auto choice = sampler.Sample(logits, params, Position(position));
   EXPECT_TRUE(choice.ok()) << choice.status();
   return choice.ok() ? choice->token.value() : -1;
@@ -46,7 +52,7 @@ TEST(SamplerTest, LogprobIsOfTheRawDistribution) {
   const std::vector<float> logits = {0.5f, 2.0f, -1.0f, 1.0f};
   double sum = 0;
   for (float x : logits) sum += std::exp(static_cast<double>(x));
-  Sampler sampler(4);
+  Sampler sampler(Context(), 4);
   for (float temperature : {0.0f, 0.5f, 2.0f}) {
     auto choice = sampler.Sample(
         logits, {.temperature = temperature, .top_k = 2, .seed = 3, .stop_token_ids = {}},
@@ -111,7 +117,7 @@ TEST(SamplerTest, MinPComesAfterTheTemperature) {
 TEST(SamplerTest, AFunctionOfSeedAndPositionWhateverWasDrawnBefore) {
   const auto logits = RandomLogits(5000, 1);
   const SamplingParams params{.seed = 99, .stop_token_ids = {}};
-  Sampler used(5000);
+  Sampler used(Context(), 5000);
   for (int i = 0; i < 10; ++i)
     ASSERT_TRUE(used.Sample(RandomLogits(5000, 7), params, Position(i)).ok());
   std::map<int, int> tokens;
@@ -138,7 +144,7 @@ TEST(SamplerTest, FiltersThatKeepAllDrawWhatNoFilterDraws) {
 TEST(SamplerTest, LogitsThatAreNotNumbersAreAnError) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
-  Sampler sampler(3);
+  Sampler sampler(Context(), 3);
   for (const std::vector<float>& logits :
        {std::vector<float>{1, nan, 2}, std::vector<float>{1, inf, 2},
         std::vector<float>{-inf, -inf, -inf}}) {
