@@ -144,7 +144,8 @@ static inline void MultiplyGroup(const ActivationBlock<2>& x, const int8_t* weig
 
 // The rows of one row block with one panel. kRows: those of the tiles, rounded up; what the tiles
 // do not hold is added up and not stored.
-template <IntWeights kWeights, int kRows>
+// kFetch: fetches the panel after this one meanwhile.
+template <IntWeights kWeights, int kRows, bool kFetch>
 static void AmxTile(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel,
                     const UnpackedGroup<kWeights>* weights) {
   constexpr int kGroup = GroupOf(kWeights);
@@ -164,9 +165,14 @@ static void AmxTile(const MatmulArgs* args, int64_t row, int64_t rows, int64_t p
       MultiplyGroup<kWeights, 1>(block(group), weights[group].q[0], &dots[1]);
     }
   };
+  const uint8_t* next = args->weights->data + (panel + 1) * args->weights->panel_bytes;
   multiply(0);
   for (int64_t group = 0; group < count; ++group) {
     if (group + 1 < count) multiply(group + 1);
+    if constexpr (kFetch) {
+      Fetch<BlockBytes(kWeights)>(next);
+      next += BlockBytes(kWeights);
+    }
     const ActivationBlock<2>& factors = block(group);
     const TileDots& done = dots[group % 2];
     const Vec weight_scale = Load(weights[group].scale);
@@ -202,7 +208,12 @@ static void AmxPanels(const MatmulArgs* args) {
     for (int64_t row = 0; row < args->rows; row += kActivationRows) {
       const int64_t rows = args->rows - row < kActivationRows ? args->rows - row : kActivationRows;
       for (int64_t p = 0; p < panels; ++p) {
-        AmxTile<kWeights, kRows>(args, row, rows, first + p, unpacked + p * w.group_count);
+        const UnpackedGroup<kWeights>* weights = unpacked + p * w.group_count;
+        if (at_once == 1 && row == 0) {
+          AmxTile<kWeights, kRows, true>(args, row, rows, first + p, weights);
+        } else {
+          AmxTile<kWeights, kRows, false>(args, row, rows, first + p, weights);
+        }
       }
     }
   }

@@ -113,6 +113,14 @@ static inline __m512i LoadQuads(const uint8_t* block, int step) {
   }
 }
 
+// Asks for kBytes from `p` on. What lies past the weights is asked for in vain.
+template <int64_t kBytes>
+static inline void Fetch(const uint8_t* p) {
+  for (int64_t at = 0; at < kBytes; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
+  }
+}
+
 static inline __m512i Broadcast32(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);
