@@ -113,6 +113,8 @@ static inline __m512i LoadQuads(const uint8_t* block, int step) {
   }
 }
 
+constexpr int64_t kFetchAhead = 1024;  // bytes
+
 // Asks for kBytes from `p` on. What lies past the weights is asked for in vain.
 template <int64_t kBytes>
 static inline void Fetch(const uint8_t* p) {
@@ -165,6 +167,7 @@ static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
     for (int r = 0; r < kRows; ++r) sum[r][p] = Zero();
   }
   for (int64_t group = 0; group < w.group_count; ++group) {
+    for (int p = 0; p < kPanels; ++p) Fetch<BlockBytes(kWeights)>(block[p] + kFetchAhead);
     const int64_t half = kGroup == 32 ? 0 : group % 2;
     __m512i dot[kPlanes][kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
