@@ -7,6 +7,9 @@
 namespace tandem::ops {
 namespace {
 
+constexpr std::int64_t kMaxAttendRows = std::max(kAttendRows, kAmxAttendRows);
+constexpr std::int64_t kTilesPerThread = 8;  // so that threads finish together
+
 // One kernel call: some tokens of a slice with some query heads of one KV head.
 struct Tile {
   const KvSlice* slice;
@@ -19,9 +22,9 @@ struct Tile {
 
 void RunTile(const OpsContext& context, const PagedKv& kv, const AttentionArgs& args,
              const Tile& tile, int thread_idx) {
-  const float* q[kAttendRows];
-  float* out[kAttendRows];
-  std::int32_t positions[kAttendRows];
+  const float* q[kMaxAttendRows];
+  float* out[kMaxAttendRows];
+  std::int32_t positions[kMaxAttendRows];
   std::int64_t rows = 0;
   for (std::int64_t token = 0; token < tile.tokens; ++token) {
     const std::int64_t row = tile.slice->first_row + tile.first + token;
@@ -48,13 +51,23 @@ void RunTile(const OpsContext& context, const PagedKv& kv, const AttentionArgs& 
   context.kernels().attend(&call);
 }
 
+// Query rows of one tile: as many as the class takes, unless threads had too few tiles to share.
+std::int64_t TileRows(const Kernels& kernels, std::span<const KvSlice> slices,
+                      const AttentionArgs& args, int num_threads) {
+  std::int64_t rows = 0;
+  for (const KvSlice& slice : slices) rows += slice.num_rows * args.num_heads;
+  const std::int64_t even = rows / (num_threads * kTilesPerThread);
+  return std::clamp(even, std::min(kAttendRows, kernels.attend_rows), kernels.attend_rows);
+}
+
 // Calls fn(tile, cost) for every tile in a fixed order.
 template <typename Fn>
-void ForEachTile(const PagedKv& kv, std::span<const KvSlice> slices, const AttentionArgs& args,
-                 Fn&& fn) {
+void ForEachTile(const Kernels& kernels, const PagedKv& kv, std::span<const KvSlice> slices,
+                 const AttentionArgs& args, int num_threads, Fn&& fn) {
   const std::int64_t group = args.num_heads / kv.num_kv_heads;
-  const std::int64_t heads = std::min(group, kAttendRows);
-  const std::int64_t tokens = kAttendRows / heads;
+  const std::int64_t rows = TileRows(kernels, slices, args, num_threads);
+  const std::int64_t heads = std::min(group, rows);
+  const std::int64_t tokens = rows / heads;
   for (const KvSlice& slice : slices) {
     for (std::int64_t first = 0; first < slice.num_rows; first += tokens) {
       const std::int64_t count = std::min(tokens, slice.num_rows - first);
@@ -64,7 +77,8 @@ void ForEachTile(const PagedKv& kv, std::span<const KvSlice> slices, const Atten
         for (std::int64_t head = 0; head < group; head += heads) {
           const std::int64_t tile_heads = std::min(heads, group - head);
           // Unpacking a chunk costs about as much as four rows' work on it.
-          const std::int64_t cost = (keys + kKeyChunk) * (count * tile_heads + 4);
+          const std::int64_t cost =
+              (keys + kKeyChunk) * (RoundUp(count * tile_heads, kernels.attend_unit) + 4);
           fn(Tile{&slice, first, count, kv_head, kv_head * group + head, tile_heads}, cost);
         }
       }
@@ -78,11 +92,13 @@ void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvS
                const AttentionArgs& args, Share share) {
   TANDEM_CHECK(kv.type == KvTypeOf(context.numerics()));
   TANDEM_CHECK(args.num_heads % kv.num_kv_heads == 0);
+  const Kernels& kernels = context.kernels();
   std::int64_t total = 0;
-  ForEachTile(kv, slices, args, [&](const Tile&, std::int64_t cost) { total += cost; });
+  ForEachTile(kernels, kv, slices, args, share.count,
+              [&](const Tile&, std::int64_t cost) { total += cost; });
   // A tile belongs to the thread whose part of the total holds its middle.
   std::int64_t before = 0;
-  ForEachTile(kv, slices, args, [&](const Tile& tile, std::int64_t cost) {
+  ForEachTile(kernels, kv, slices, args, share.count, [&](const Tile& tile, std::int64_t cost) {
     const std::int64_t owner = (before + cost / 2) * share.count / total;
     before += cost;
     if (owner == share.index) RunTile(context, kv, args, tile, share.index);

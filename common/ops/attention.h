@@ -1,9 +1,9 @@
 // Causal attention over a paged KV cache, with grouped query heads and an optional sliding window.
 //
 // One query row of one head reads the keys from position 0 in chunks of 64: scores of a chunk,
-// running maximum and sum rescaled once a chunk, values added key by key in ascending order. Chunks
-// without a visible key are skipped, and of a chunk only the visible keys enter any sum; so a row's
-// bytes depend on its own position and the stored keys and values, whatever rows share the call.
+// running maximum and sum rescaled once a chunk, values added in ascending order. Chunks without a
+// visible key are skipped, and of a chunk only the visible keys count in any sum; so a row's bytes
+// depend on its own position and the stored keys and values, whatever rows share the call.
 // The current token's own key and value are read as stored.
 #pragma once
 

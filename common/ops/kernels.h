@@ -68,11 +68,12 @@ struct MatmulArgs {
 
 inline constexpr int64_t kKeyChunk = 64;    // keys per softmax step, aligned to position 0
 inline constexpr int64_t kAttendRows = 64;  // query rows that one call takes, at most
+inline constexpr int64_t kAmxAttendRows = 256;
 inline constexpr int64_t kMaxHeadDim = 256;
 
 // Query rows that share one KV head. Row r sees the keys [max(0, position - window + 1), position].
 struct AttendArgs {
-  int64_t rows;             // <= kAttendRows
+  int64_t rows;             // <= the class's attend_rows
   const float* const* q;    // [rows] -> [head_dim]
   float* const* out;        // [rows] -> [head_dim]
   const int32_t* position;  // [rows] ascending
@@ -83,7 +84,7 @@ struct AttendArgs {
   int64_t block_bytes;         // one (layer, block)
   const uint8_t* kv;           // this KV head's keys in block 0; its values lie block_size rows on
   const int32_t* block_table;  // covers max(position)
-  float* scratch;              // AttendScratchFloats(head_dim)
+  float* scratch;              // AttendScratchFloats(head_dim), or AmxAttendScratchFloats
 };
 
 inline constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
@@ -97,6 +98,13 @@ inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
   return 2 * kKeyChunk * RoundUp(head_dim, 16) +
          kAttendRows * (RoundUp(head_dim, 16) + kKeyChunk + 2) + 64;
 }
+// Ranges, maxima and sums of rows, accumulators, queries; two chunks' values, copies of keys and
+// values; twice the scores and weights of 16 rows.
+inline constexpr int64_t AmxAttendScratchFloats(int64_t head_dim) {
+  return kAmxAttendRows * (4 + RoundUp(head_dim, 16) + RoundUp(head_dim, 32)) +
+         kKeyChunk * (RoundUp(head_dim, 16) + 3 * RoundUp(head_dim, 32) / 2) +
+         2 * kKeyChunk * 16 * 2 + 64;
+}
 
 struct Kernels {
   // y = x / sqrt(mean(x^2) + eps) * weight. x == y is allowed.
@@ -109,6 +117,8 @@ struct Kernels {
   void (*attend)(const AttendArgs* args);
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.
   double (*exp_sum)(const float* x, int64_t n, float max, float* out);
+  int64_t attend_rows;  // that one call of attend takes, at most
+  int64_t attend_unit;  // rows that it works on together: fewer cost as much
 };
 
 // The tables. Calling into one needs the class's instruction sets; taking its address does not.

@@ -8,6 +8,7 @@
 
 namespace tandem::ops {
 
-const Kernels kAvx2Kernels = {RmsNorm, Swiglu, nullptr, MatmulF32, Attend, ExpSum};
+const Kernels kAvx2Kernels = {RmsNorm, Swiglu, nullptr,     MatmulF32,
+                              Attend,  ExpSum, kAttendRows, kAttentionRows};
 
 }  // namespace tandem::ops

@@ -9,6 +9,7 @@
 
 namespace tandem::ops {
 
-const Kernels kAvx512Kernels = {RmsNorm, Swiglu, nullptr, MatmulF32, Attend, ExpSum};
+const Kernels kAvx512Kernels = {RmsNorm, Swiglu, nullptr,     MatmulF32,
+                                Attend,  ExpSum, kAttendRows, kAttentionRows};
 
 }  // namespace tandem::ops

@@ -20,6 +20,7 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow<1>, Matmul, Attend, ExpSum};
+const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow<1>, Matmul,
+                                    Attend,  ExpSum, kAttendRows,    kAttentionRows};
 
 }  // namespace tandem::ops

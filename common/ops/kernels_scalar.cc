@@ -144,6 +144,6 @@ double ExpSum(const float* x, int64_t n, float max, float* out) {
 
 }  // namespace
 
-const Kernels kScalarKernels = {RmsNorm, Swiglu, nullptr, Matmul, Attend, ExpSum};
+const Kernels kScalarKernels = {RmsNorm, Swiglu, nullptr, Matmul, Attend, ExpSum, kAttendRows, 1};
 
 }  // namespace tandem::ops

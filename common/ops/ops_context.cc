@@ -39,7 +39,8 @@ StatusOr<OpsContext> OpsContext::Create(const Options& options) {
   context.numerics_ = options.numerics;
   context.kernels_ = &KernelsOf(options.numerics);
   context.scratch_floats_ = RoundUp(
-      std::max(MatmulScratchFloats(options.max_inner_size), AttendScratchFloats(options.head_dim)),
+      std::max({MatmulScratchFloats(options.max_inner_size), AttendScratchFloats(options.head_dim),
+                AmxAttendScratchFloats(options.head_dim)}),
       1024);
   TANDEM_ASSIGN_OR_RETURN(context.scratch_,
                           AlignedBuffer::Allocate(context.scratch_floats_ * options.num_threads *

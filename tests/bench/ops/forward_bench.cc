@@ -184,39 +184,57 @@ void Prefill(benchmark::State& state, NumericsClass numerics) {
   state.SetItemsProcessed(state.iterations() * tokens);
 }
 
-// Attention alone: the last 512 tokens of a prompt, or the last token, on one thread.
-void AttentionOnly(benchmark::State& state, NumericsClass numerics) {
-  const std::int64_t length = state.range(0), rows = state.range(1);
+struct HeadCounts {
+  const char* name;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+};
+constexpr HeadCounts kSmol{"attention-9-3/", kHeads, kKvHeads};
+constexpr HeadCounts kQwen{"attention-14-2/", 14, 2};
+
+// Attention alone, on one thread: the last `rows` tokens of each of some sequences.
+void AttentionOnly(benchmark::State& state, NumericsClass numerics, HeadCounts counts) {
+  const std::int64_t length = state.range(0), rows = state.range(1), sequences = state.range(2);
+  const std::int64_t q_width = counts.heads * kHeadDim, kv_width = counts.kv_heads * kHeadDim;
   const OpsContext context = MakeContext(numerics, 1, kHidden, kHeadDim);
   PagedKv kv{.type = KvTypeOf(numerics),
-             .num_kv_heads = kKvHeads,
+             .num_kv_heads = counts.kv_heads,
              .block_size = kBlockSize,
              .head_dim = kHeadDim};
-  std::vector<std::byte> arena(static_cast<std::size_t>(kv.block_bytes() * length / kBlockSize));
+  const std::int64_t blocks = length / kBlockSize;  // of a sequence
+  const AlignedBuffer arena = *AlignedBuffer::Allocate(kv.block_bytes() * blocks * sequences);
   kv.layer = arena.data();
   std::vector<std::int32_t> table;
-  for (std::int32_t i = 0; i < length / kBlockSize; ++i) table.push_back(i);
-  const std::vector<float> q = RandomFloats(length * kHidden, 1);
+  for (std::int32_t i = 0; i < blocks * sequences; ++i) table.push_back(i);
+  const std::vector<float> q = RandomFloats(std::max(length, rows * sequences) * q_width, 1);
   std::vector<float> out(q.size());
-  const KvSlice all{.num_rows = length, .block_table = table.data()};
-  KvAppend(kv, {&all, 1}, {.k = q.data(), .v = q.data(), .k_stride = kHidden, .v_stride = kHidden},
-           {});
-  const KvSlice slice{
-      .num_rows = rows, .first_position = length - rows, .block_table = table.data()};
+  std::vector<KvSlice> slices;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const std::int32_t* of_sequence = table.data() + i * blocks;
+    const KvSlice all{.num_rows = length, .block_table = of_sequence};
+    KvAppend(kv, {&all, 1},
+             {.k = q.data(), .v = q.data(), .k_stride = kv_width, .v_stride = kv_width}, {});
+    slices.push_back({.first_row = i * rows,
+                      .num_rows = rows,
+                      .first_position = length - rows,
+                      .block_table = of_sequence});
+  }
   for (auto _ : state) {
-    Attention(context, kv, {&slice, 1},
+    Attention(context, kv, slices,
               {.q = q.data(),
-               .q_stride = kHidden,
+               .q_stride = q_width,
                .out = out.data(),
-               .out_stride = kHidden,
-               .num_heads = kHeads,
+               .out_stride = q_width,
+               .num_heads = counts.heads,
                .scale = 0.125f},
               {});
   }
   const double keys = static_cast<double>(length) - static_cast<double>(rows) / 2;
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(static_cast<double>(state.iterations() * rows * kHidden) * keys * 4e-9,
-                         benchmark::Counter::kIsRate);
+  const double steps = static_cast<double>(state.iterations() * sequences);
+  state.counters["GFLOP/s"] = benchmark::Counter(
+      steps * static_cast<double>(rows * q_width) * keys * 4e-9, benchmark::Counter::kIsRate);
+  state.counters["KV GB/s"] = benchmark::Counter(
+      steps * static_cast<double>(kv.block_bytes() * blocks) * 1e-9, benchmark::Counter::kIsRate);
 }
 
 // One token of each of `sequences`, 256 tokens in.
@@ -253,11 +271,15 @@ int main(int argc, char** argv) {
         ->Unit(benchmark::kMillisecond);
   }
   for (NumericsClass numerics : FastClasses()) {
-    benchmark::RegisterBenchmark(("attention/" + std::string(Name(numerics))).c_str(),
-                                 [=](benchmark::State& s) { AttentionOnly(s, numerics); })
-        ->Args({2048, 512})
-        ->Args({2048, 1})
-        ->Unit(benchmark::kMicrosecond);
+    for (const HeadCounts& counts : {kSmol, kQwen}) {
+      auto* attention = benchmark::RegisterBenchmark(
+          (counts.name + std::string(Name(numerics))).c_str(),
+          [=](benchmark::State& s) { AttentionOnly(s, numerics, counts); });
+      attention->Unit(benchmark::kMicrosecond)->Args({512, 512, 1})->Args({2048, 512, 1});
+      for (std::int64_t length : {192, 2048}) {
+        for (std::int64_t sequences : {1, 8, 32}) attention->Args({length, 1, sequences});
+      }
+    }
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

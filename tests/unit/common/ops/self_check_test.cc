@@ -30,8 +30,8 @@ TEST(SelfCheckTest, ClassesDifferWhereTheirArithmeticDoes) {
       if (d.kernel == "attention") products.insert(d.digest);
     }
   }
-  // avx512, avx512-vnni and amx share their attention.
-  EXPECT_GE(products.size() + 2, Classes().size());
+  // avx512 and avx512-vnni share their attention.
+  EXPECT_GE(products.size() + 1, Classes().size());
 }
 
 }  // namespace

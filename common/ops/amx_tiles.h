@@ -1,0 +1,52 @@
+// AMX tiles as functions: eight registers, each 16 rows of 64 bytes. Included by sources built for
+// AMX; internal linkage. Loads and stores are ordered with the compiler's own.
+#pragma once
+
+#include <stdint.h>
+
+namespace tandem::ops {
+namespace {
+
+constexpr int64_t kTileSide = 16;     // rows; 32-bit columns
+constexpr int64_t kTileBytes = 1024;  // row by row
+
+// Rows of each tile; all are 64 bytes wide.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes[16] = {};  // of a row
+  uint8_t rows[16] = {};
+
+  void SetTile(int tile, int height) {
+    bytes[tile] = 64;
+    rows[tile] = static_cast<uint8_t>(height);
+  }
+};
+// The calling thread's, until ReleaseTiles().
+static inline void ConfigureTiles(const TileShapes& shapes) {
+  asm volatile("ldtilecfg %0" ::"m"(shapes));
+}
+static inline void ReleaseTiles() { asm volatile("tilerelease" ::: "memory"); }
+
+template <int kTile>
+static inline void ZeroTile() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
+}
+template <int kTile>
+static inline void LoadTile(const void* p, int64_t row_stride) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(p), "r"(row_stride) : "memory");
+}
+template <int kTile>
+static inline void StoreTile(void* p, int64_t row_stride) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(p), "r"(row_stride) : "memory");
+}
+// kSum [m, n] f32 += kA [m, 16 pairs] . kB [16 pairs, n] of bf16. What is added to an element, and
+// in which order, depends on its own row of kA and column of kB alone; denormals count as zero.
+template <int kSum, int kA, int kB>
+static inline void AddProductBf16() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
+}
+
+}  // namespace
+}  // namespace tandem::ops
