@@ -6,6 +6,7 @@
 
 #include "common/log/log.h"
 #include "common/worker/hello.h"
+#include "common/worker/node_metrics.h"
 #include "decode_node/stats_metrics.h"
 
 namespace tandem::decode_node {
@@ -59,6 +60,13 @@ Status DecodeService::Open(const model::Model& model, const Options& options) {
   engine.runner.max_context = options.max_context;
   engine.runner.threads = options.threads;
   engine.nice = options.nice;
+  engine.runner.cpus = options.cpus;
+  if (!options.core_group.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        turns_, worker::CoreTurns::Join(options.core_group, {.role = scheduler::TurnRole::kDecode,
+                                                             .itl_target = options.itl_target}));
+    engine.turns = turns_.get();
+  }
   TANDEM_ASSIGN_OR_RETURN(
       engine_, worker::EngineThread::Start(model, *arena_, engine, loop_.EngineEvents()));
 
@@ -167,6 +175,7 @@ void DecodeService::ScheduleArrivals() {
 
 std::vector<handoff::NodeMetric> DecodeService::Metrics() const {
   std::vector<handoff::NodeMetric> metrics = MetricsOf(loop_.core().stats());
+  worker::AppendTurns(turns_.get(), metrics);
   metrics.push_back({"pending_transfers", static_cast<std::int64_t>(landing_->num_pending())});
   return metrics;
 }

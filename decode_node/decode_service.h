@@ -14,12 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "common/base/cpu_list.h"
 #include "common/base/status.h"
 #include "common/engine/kv_arena.h"
 #include "common/net/endpoint.h"
 #include "common/net/io_threads.h"
 #include "common/net/strand.h"
 #include "common/worker/core_loop.h"
+#include "common/worker/core_turns.h"
 #include "common/worker/engine_thread.h"
 #include "common/worker/node_program.h"
 #include "common/worker/note_log.h"
@@ -39,6 +41,9 @@ class DecodeService final : public worker::NodeService {
     std::int32_t step_sequences = 64;
     std::int32_t threads = 0;
     int nice = 0;
+    CpuList cpus;            // of the computing threads; empty: any
+    std::string core_group;  // of engines that share its cores; empty: none do
+    Duration itl_target{0};  // in a core group; zero: 1.75 times the undisturbed step
     transfer::Transport transport = transfer::Transport::kUcxShm;
     std::string net_device;
     std::shared_ptr<transfer::loopback::Hub> hub;
@@ -66,7 +71,7 @@ class DecodeService final : public worker::NodeService {
 
   void Do(handoff::Send& action);
   void Do(NodeNote& note) { worker::LogNote(note, peers_->NameOf(note.peer)); }
-  void Do(StartStep& action) { engine_->Run(action.step, action.batch); }
+  void Do(StartStep& action) { engine_->Run(action.step, action.batch, action.expected); }
   void Do(Expect& action) { landing_->Do(action); }
   void Do(StopExpecting& action) { landing_->Do(action); }
   void Do(Verify& action) { landing_->Do(action); }
@@ -83,6 +88,7 @@ class DecodeService final : public worker::NodeService {
   net::HostPort address_;
   std::unique_ptr<KvLanding> landing_;
   std::optional<engine::KvArena> arena_;
+  std::unique_ptr<worker::CoreTurns> turns_;  // null: the engine has cores of its own
   std::unique_ptr<worker::EngineThread> engine_;
   std::unique_ptr<worker::PeerTable> peers_;
 };

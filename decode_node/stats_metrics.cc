@@ -1,5 +1,7 @@
 #include "decode_node/stats_metrics.h"
 
+#include "common/worker/node_metrics.h"
+
 namespace tandem::decode_node {
 
 std::vector<handoff::NodeMetric> MetricsOf(const DecodeStats& stats) {
@@ -19,6 +21,7 @@ std::vector<handoff::NodeMetric> MetricsOf(const DecodeStats& stats) {
   for (const DecodeStats::Counter& counter : DecodeStats::Counters()) {
     metrics.push_back({std::string(counter.name), stats.*counter.value});
   }
+  worker::AppendFit("step", "sequence", "kv_token", stats.step_fit, metrics);
   return metrics;
 }
 

@@ -35,6 +35,8 @@ int Main(int argc, char** argv) {
     options.step_tokens = TokenCount(batch_tokens);
     options.threads = flags.threads;
     options.nice = flags.nice;
+    options.cpus = flags.Cpus();
+    options.core_group = flags.core_group;
     options.net_device = flags.kv_interface;
     if (flags.kv_transport != "auto") {
       TANDEM_ASSIGN_OR_RETURN(options.transport, transfer::ParseTransport(flags.kv_transport));

@@ -6,6 +6,7 @@
 
 #include "common/log/log.h"
 #include "common/worker/hello.h"
+#include "common/worker/node_metrics.h"
 #include "prefill_node/stats_metrics.h"
 
 namespace tandem::prefill_node {
@@ -54,6 +55,13 @@ Status PrefillService::Open(const model::Model& model, const Options& options) {
   engine.runner.max_context = options.max_context;
   engine.runner.threads = options.threads;
   engine.nice = options.nice;
+  engine.runner.cpus = options.cpus;
+  if (!options.core_group.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        turns_,
+        worker::CoreTurns::Join(options.core_group, {.role = scheduler::TurnRole::kPrefill}));
+    engine.turns = turns_.get();
+  }
   TANDEM_ASSIGN_OR_RETURN(engine_,
                           worker::EngineThread::Start(model, *arena_, engine, EngineEvents()));
 
@@ -107,10 +115,23 @@ KvPusher::Events PrefillService::PusherEvents() {
 
 worker::EngineThread::Events PrefillService::EngineEvents() {
   worker::EngineThread::Events events = loop_.EngineEvents();
+  if (turns_ != nullptr) {
+    events.step_done = [this, done = std::move(events.step_done)](
+                           std::uint64_t step, std::vector<sequence::SampledToken> tokens,
+                           Duration took) {
+      TellSlice();
+      done(step, std::move(tokens), took);
+    };
+  }
   events.layer_computed = [this](std::uint64_t step, kv::Layer layer) {
     strand_.Post([this, step, layer] { loop_.Call(&PrefillCore::LayerComputed, step, layer); });
   };
   return events;
+}
+
+// Any thread; before an event after which a step may start.
+void PrefillService::TellSlice() {
+  strand_.Post([this, slice = turns_->slice()] { loop_.core().SetSlice(slice); });
 }
 
 worker::PeerTable::Events PrefillService::PeerEvents() {
@@ -140,6 +161,7 @@ worker::PeerTable::Events PrefillService::PeerEvents() {
     pusher_->Disconnected(node);
   };
   events.message = [this](NodeId from, handoff::Message message) {
+    if (turns_ != nullptr) loop_.core().SetSlice(turns_->slice());
     loop_.Call(&PrefillCore::OnMessage, from, std::move(message));
   };
   events.heartbeat = [this](NodeId to) {
@@ -159,6 +181,7 @@ void PrefillService::Do(handoff::Send& action) {
 
 std::vector<handoff::NodeMetric> PrefillService::Metrics() const {
   std::vector<handoff::NodeMetric> metrics = MetricsOf(loop_.core().stats());
+  worker::AppendTurns(turns_.get(), metrics);
   metrics.push_back({"pending_transfers", static_cast<std::int64_t>(pusher_->num_pending())});
   return metrics;
 }

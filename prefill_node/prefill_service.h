@@ -13,12 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "common/base/cpu_list.h"
 #include "common/base/status.h"
 #include "common/engine/kv_arena.h"
 #include "common/net/endpoint.h"
 #include "common/net/io_threads.h"
 #include "common/net/strand.h"
 #include "common/worker/core_loop.h"
+#include "common/worker/core_turns.h"
 #include "common/worker/engine_thread.h"
 #include "common/worker/node_program.h"
 #include "common/worker/note_log.h"
@@ -39,6 +41,8 @@ class PrefillService final : public worker::NodeService {
     std::int32_t step_sequences = 32;
     std::int32_t threads = 0;
     int nice = 0;
+    CpuList cpus;            // of the computing threads; empty: any
+    std::string core_group;  // of engines that share its cores; empty: none do
     std::optional<transfer::Transport> transport;  // unset: the sink's
     std::string net_device;
     std::shared_ptr<transfer::loopback::Hub> hub;
@@ -63,11 +67,12 @@ class PrefillService final : public worker::NodeService {
   Status Open(const model::Model& model, const Options& options);
   KvPusher::Events PusherEvents();
   worker::EngineThread::Events EngineEvents();
+  void TellSlice();
   worker::PeerTable::Events PeerEvents();
 
   void Do(handoff::Send& action);
   void Do(NodeNote& note) { worker::LogNote(note, peers_->NameOf(note.peer)); }
-  void Do(StartStep& action) { engine_->Run(action.step, action.batch); }
+  void Do(StartStep& action) { engine_->Run(action.step, action.batch, action.expected); }
   void Do(Push& action) { pusher_->Do(action); }
   void Do(AbortPush& action) { pusher_->Do(action); }
   void Do(StartProbe& action) { pusher_->Do(action); }
@@ -82,6 +87,7 @@ class PrefillService final : public worker::NodeService {
   net::HostPort address_;
   std::unique_ptr<KvPusher> pusher_;
   std::optional<engine::KvArena> arena_;
+  std::unique_ptr<worker::CoreTurns> turns_;  // null: the engine has cores of its own
   std::unique_ptr<worker::EngineThread> engine_;
   std::unique_ptr<worker::PeerTable> peers_;
 };

@@ -1,5 +1,7 @@
 #include "prefill_node/stats_metrics.h"
 
+#include "common/worker/node_metrics.h"
+
 namespace tandem::prefill_node {
 
 std::vector<handoff::NodeMetric> MetricsOf(const PrefillStats& stats) {
@@ -21,6 +23,9 @@ std::vector<handoff::NodeMetric> MetricsOf(const PrefillStats& stats) {
   for (const PrefillStats::Counter& counter : PrefillStats::Counters()) {
     metrics.push_back({std::string(counter.name), stats.*counter.value});
   }
+  metrics.push_back({"step_tokens", stats.step_tokens});
+  worker::AppendFit("step", "token", "pair", stats.step_fit, metrics);
+  worker::AppendFit("link", "write", "byte", stats.link_fit, metrics);
   return metrics;
 }
 

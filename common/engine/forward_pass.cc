@@ -19,6 +19,12 @@ namespace {
 
 const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
 
+// Where a row-wise operator and a barrier come next: while thread 0 pauses here, the others do not
+// compute on.
+void MayPause(const ops::Share& share, StepObserver* observer) {
+  if (share.index == 0 && observer != nullptr) observer->MayPause();
+}
+
 }  // namespace
 
 struct ForwardPass::Step {
@@ -101,17 +107,20 @@ void ForwardPass::Barrier(const Step& step) {
 void ForwardPass::RunLayer(const Step& step, std::int32_t layer, StepObserver* observer) {
   const model::LayerWeights& weights = model_.weights().layers[static_cast<std::size_t>(layer)];
   const ops::PagedKv kv = LayerKv(layer);
+  MayPause(step.share, observer);
   ComputeKeysAndValues(step, weights, kv);
   Barrier(step);
   if (step.share.index == 0 && observer != nullptr) observer->LayerComputed(kv::Layer(layer));
   const std::int32_t window = config_.windows[static_cast<std::size_t>(layer)];
   if (layer + 1 < config_.num_layers) {
     Attend(step, weights, kv, window);
+    MayPause(step.share, observer);
     FeedForward(step, weights);
   } else if (!step.image.sample_rows().empty()) {
     const Step sampled = GatherSampled(step);
     Barrier(step);
     Attend(sampled, weights, kv, window);
+    MayPause(step.share, observer);
     FeedForward(sampled, weights);
     ComputeLogits(sampled);
   }

@@ -1,7 +1,6 @@
 #include "common/engine/model_runner.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,7 +25,9 @@ StatusOr<ModelRunner::Options> Resolve(const model::Model& model, const KvArena&
                                        ModelRunner::Options options) {
   TANDEM_RETURN_IF_ERROR(options.Validate());
   if (options.threads == 0) {
-    options.threads = static_cast<std::int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+    TANDEM_ASSIGN_OR_RETURN(const CpuList allowed, AllowedCpus());
+    const CpuList& cpus = options.cpus.empty() ? allowed : options.cpus;
+    options.threads = static_cast<std::int32_t>(std::clamp<std::size_t>(cpus.size(), 1, 1024));
   }
   const std::int64_t held = std::int64_t{arena.num_blocks().value()} * arena.layout().block_size;
   const std::int64_t asked =
@@ -70,6 +71,18 @@ class ModelRunner::Impl {
                 .num_blocks = arena.num_blocks()}),
         sample_status_(static_cast<std::size_t>(options.max_slices)) {
     sampled_.reserve(static_cast<std::size_t>(options.max_slices));
+  }
+
+  Status BindThreads() {
+    if (options_.cpus.empty()) return OkStatus();
+    std::vector<Status> bound(static_cast<std::size_t>(options_.threads));
+    pool_.Run([&](int thread_idx, int num_threads) {
+      const auto i = static_cast<std::size_t>(thread_idx);
+      const bool one_each = static_cast<std::size_t>(num_threads) <= options_.cpus.size();
+      bound[i] = BindThisThread(one_each ? CpuList{options_.cpus[i]} : options_.cpus);
+    });
+    for (const Status& status : bound) TANDEM_RETURN_IF_ERROR(status);
+    return OkStatus();
   }
 
   Status Reserve(KvArena& arena) {
@@ -159,6 +172,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const model::Model& m
                               expected.ToString());
   }
   auto impl = std::make_unique<Impl>(model, arena, resolved);
+  TANDEM_RETURN_IF_ERROR(impl->BindThreads());
   TANDEM_RETURN_IF_ERROR(impl->Reserve(arena));
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
 }

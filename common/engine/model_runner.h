@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "common/base/cpu_list.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/engine/kv_arena.h"
@@ -36,13 +37,16 @@ class ModelRunner {
     // Tokens of one sequence; 0: what the model says, or what the arena holds where that is less.
     TokenCount max_context{0};
     std::int32_t threads = 0;  // that compute, Step's caller among them; 0: as many as CPUs
+    // Thread i is bound to cpus[i], and with more threads than CPUs each to all. Empty: none is.
+    CpuList cpus;
     // Errors: InvalidArgument naming the field, its value and its range.
     Status Validate() const;
   };
 
   // `model` and `arena` outlive the runner; the arena's layout is KvLayoutOf(model). All memory
   // that Step needs is allocated here. Errors: InvalidArgument for bad options; FailedPrecondition
-  // when the arena is of another layout or not in host memory.
+  // when the arena is of another layout or not in host memory; Unavailable when threads cannot be
+  // bound.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(const model::Model& model, KvArena& arena,
                                                        const Options& options);
   ~ModelRunner();

@@ -8,12 +8,15 @@
 
 namespace tandem::engine {
 
-// Called on the thread that runs Step, between two layers: be quick, do not block.
+// Called on the thread that runs Step: be quick, do not block, except where noted.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
   // K and V of `layer` of every token of the batch are stored in the arena.
   virtual void LayerComputed(kv::Layer layer) = 0;
+  // Twice a layer, where all other threads soon sleep at a barrier: the step goes on when this
+  // returns, so here it may block.
+  virtual void MayPause() {}
 };
 
 // Sees the logits of each sampled row before sampling; for tests and references.

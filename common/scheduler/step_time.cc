@@ -10,6 +10,7 @@ namespace {
 constexpr double kFade = 0.99;                           // weight of an observation one step older
 constexpr std::array<double, 3> kScale = {1, 1e2, 1e5};  // typical features, so that sums compare
 constexpr double kRidge = 1e-6;
+constexpr std::int64_t kPlain = 8;  // observations before any counts less
 
 // Solves the equations restricted to the features in `use`; false where they are singular.
 bool SolveSubset(const std::array<std::array<double, 3>, 3>& xx, const std::array<double, 3>& xy,
@@ -56,12 +57,34 @@ Duration StuckAfter(const StepTime& fit, double tokens, double pairs) {
 void StepTimeFit::Observe(double tokens, double pairs, Duration took) {
   const std::array<double, 3> x = {1 / kScale[0], tokens / kScale[1], pairs / kScale[2]};
   const double y = ToSeconds(took);
+  const double weight = Weigh(time_.Seconds(tokens, pairs), y);
   for (int i = 0; i < 3; ++i) {
-    for (int j = 0; j < 3; ++j) xx_[i][j] = kFade * xx_[i][j] + x[i] * x[j];
-    xy_[i] = kFade * xy_[i] + x[i] * y;
+    for (int j = 0; j < 3; ++j) xx_[i][j] = kFade * xx_[i][j] + weight * x[i] * x[j];
+    xy_[i] = kFade * xy_[i] + weight * x[i] * y;
   }
   ++observations_;
   Solve();
+}
+
+// The weight of an observation (Huber's), and what it says about the fit's errors.
+double StepTimeFit::Weigh(double predicted, double seen) {
+  constexpr double kFar = 3;        // times the usual
+  constexpr double kLeast = 0.002;  // or a fit that is all wrong would never be corrected
+  if (observations_ == 0 || seen <= 0) return 1;
+  const double off = std::fabs(predicted - seen) / seen;
+  const double share = 1 / static_cast<double>(std::min<std::int64_t>(observations_, 50));
+  error_ += (std::min(off, 10.0) - error_) * share;
+  // Of the prediction, so that what an observation adds to the sums is bounded by it; a quantile,
+  // which a few wild ones do not move.
+  const double unusual = std::fabs(predicted - seen) / std::max(predicted, 1e-9);
+  usual_ = std::clamp(usual_ * (unusual > usual_ ? 1.1 : 0.95), 0.02, 10.0);
+  if (observations_ < kPlain || unusual <= kFar * usual_) return 1;
+  return std::max(kFar * usual_ / unusual, kLeast);
+}
+
+Duration StepTimeFit::Predict(double tokens, double pairs) const {
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(time_.Seconds(tokens, pairs)));
 }
 
 // Least squares with no negative coefficient, by dropping the most negative one until none is.

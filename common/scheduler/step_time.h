@@ -2,9 +2,11 @@
 //
 //   seconds = fixed + per_token * tokens + per_pair * pairs
 //
-// (prefill: tokens and token pairs; decode: sequences and KV tokens). Least squares over all
-// observations, older ones fading, coefficients not negative. The same observations in the same
-// order give the same bits. Not thread-safe.
+// (prefill: tokens and token pairs; decode: sequences and KV tokens; a transfer: writes and bytes).
+// Least squares over all observations, older ones fading, coefficients not negative. A step far off
+// its prediction, by what is usual, counts less, so that one that was held up bends nothing; many
+// of them are a change, and followed. The same observations in the same order give the same bits.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -43,12 +45,23 @@ Duration StuckAfter(const StepTime& fit, double tokens, double pairs);
 
 class StepTimeFit {
  public:
+  // How good a fit is.
+  struct Quality {
+    StepTime time;
+    std::int64_t observations = 0;
+    // Mean |predicted - seen| / seen, each step predicted before it was seen; older ones fading.
+    double error = 0;
+  };
+
   void Observe(double tokens, double pairs, Duration took);
   // All zero before the first observation.
   const StepTime& time() const { return time_; }
-  std::int64_t observations() const { return observations_; }
+  // Zero before the first observation.
+  Duration Predict(double tokens, double pairs) const;
+  Quality quality() const { return {time_, observations_, error_}; }
 
  private:
+  double Weigh(double predicted, double seen);
   void Solve();
 
   // Normal equations of features (1, tokens, pairs), each scaled by kScale.
@@ -56,6 +69,8 @@ class StepTimeFit {
   std::array<double, 3> xy_{};
   StepTime time_;
   std::int64_t observations_ = 0;
+  double error_ = 0;
+  double usual_ = 0.5;  // about a third of the steps are further off their prediction
 };
 
 }  // namespace tandem::scheduler

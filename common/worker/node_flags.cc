@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/log/log.h"
+#include "common/worker/core_group.h"
 
 namespace tandem::worker {
 
@@ -11,6 +12,25 @@ using config::Choice;
 using config::Int;
 using config::Seconds;
 using config::Text;
+
+namespace {
+
+// The list is one, every CPU may be used, and each thread gets one.
+Status CheckCpus(const std::string& cpus, int threads) {
+  if (cpus.empty()) return OkStatus();
+  const StatusOr<CpuList> list = ParseCpuList(cpus);
+  if (!list.ok()) return Annotate(list.status(), "--cpus");
+  if (Status allowed = CheckAllowed(*list); !allowed.ok()) return Annotate(allowed, "--cpus");
+  if (threads > static_cast<int>(list->size())) {
+    return InvalidArgument(
+        "--threads {} are more than the {} CPUs of --cpus {}: two threads on one CPU wait for each "
+        "other; give fewer threads, or 0",
+        threads, list->size(), cpus);
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 void NodeFlags::AddTo(config::ProgramOptions& options) {
   options.Add("model", "PATH", "GGUF file, or folder of safetensors files", Text(&model));
@@ -25,6 +45,12 @@ void NodeFlags::AddTo(config::ProgramOptions& options) {
   options.Add("kv-interface", "NAME", "interface of ucx-tcp; empty: any", Text(&kv_interface));
   options.Add("numerics", "CLASS", "numerics class; auto: the CPU's best", Text(&numerics));
   options.Add("nice", "N", "priority of computing, 19 is lowest", Int(&nice, 0, 19));
+  options.Add("cpus", "LIST",
+              "bind the computing threads to these CPUs (0-3,8), one each; empty: any",
+              Text(&cpus));
+  options.Add("core-group", "NAME",
+              "take turns at computing with the nodes of this group, which share its cores",
+              Text(&core_group));
   options.Add("drain-timeout", "TIME", "on SIGTERM, time to finish requests",
               Seconds(&drain_timeout));
   options.Add("log-level", "LEVEL", "what is logged", Choice(&log_level, log::LevelNames()));
@@ -45,8 +71,15 @@ Status NodeFlags::Validate() const {
   if (kv_memory <= ByteCount(0)) {
     return InvalidArgument("--kv-memory is {}, must be above 0", kv_memory);
   }
-  return OkStatus();
+  if (!core_group.empty()) {
+    if (Status named = CoreGroup::CheckName(core_group); !named.ok()) {
+      return Annotate(named, "--core-group");
+    }
+  }
+  return CheckCpus(cpus, threads);
 }
+
+CpuList NodeFlags::Cpus() const { return cpus.empty() ? CpuList{} : *ParseCpuList(cpus); }
 
 StatusOr<KvSize> FitKv(const kv::KvLayout& layout, ByteCount memory, TokenCount wanted,
                        TokenCount of_model) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "common/base/cpu_list.h"
 #include "common/base/status.h"
 #include "common/base/time.h"
 #include "common/base/units.h"
@@ -25,7 +26,9 @@ struct NodeFlags {
   std::string kv_transport = "auto";
   std::string kv_interface;  // empty: any
   std::string numerics = "auto";
-  int nice = 0;  // the program sets its default
+  int nice = 0;            // the program sets its default
+  std::string cpus;        // "0-3,8": those of the computing threads; empty: any
+  std::string core_group;  // empty: the node's cores are its own
   Duration drain_timeout = std::chrono::seconds(10);
   std::string log_level = "info";
   int parent_pid = 0;    // 0: none
@@ -35,6 +38,8 @@ struct NodeFlags {
   void AddTo(config::ProgramOptions& options);
   // Errors: InvalidArgument naming the flag, its value and the fix.
   Status Validate() const;
+  // Requires: Validate().ok(). Empty: any.
+  CpuList Cpus() const;
 };
 
 // How many blocks of `layout` fit in `memory`, and how many tokens one sequence may have: `wanted`

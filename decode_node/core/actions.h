@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/strong_int.h"
+#include "common/base/time.h"
 #include "common/handoff/events.h"
 #include "common/handoff/node_note.h"
 #include "common/kv/ids.h"
@@ -24,6 +25,7 @@ using VerifyTicket = StrongInt<VerifyTicketTag, std::uint64_t>;
 struct StartStep {
   std::uint64_t step = 0;
   const sequence::Batch* batch = nullptr;
+  Duration expected{0};  // zero: no step was seen yet
 };
 
 // Data of this placement may arrive from `source` into these blocks, in token order; the first

@@ -277,6 +277,7 @@ DecodeStats DecodeCore::Impl::stats() const {
   if (!step_.running) stats.stalled = 0;
   stats.sequences += static_cast<std::int32_t>(remainders_.size());
   stats.leases = static_cast<std::int32_t>(leases_.size());
+  stats.step_fit = fit_.quality();
   stats.verifying = static_cast<std::int32_t>(verifying_.size());
   return stats;
 }

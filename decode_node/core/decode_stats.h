@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/kv/block_counts.h"
+#include "common/scheduler/step_time.h"
 
 namespace tandem::decode_node {
 
@@ -38,6 +39,8 @@ struct DecodeStats {
   std::int64_t tokens = 0;
   std::int64_t held_blocks = 0;
   std::int64_t stale_messages = 0;
+
+  scheduler::StepTimeFit::Quality step_fit;  // sequences, KV tokens
 
   // Those that only grow, by the names of their metrics.
   struct Counter {

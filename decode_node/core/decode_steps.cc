@@ -132,9 +132,9 @@ void DecodeCore::Impl::TryStep(Time now, Actions& out) {
   ++step_.number;
   step_.running = true;
   step_.started = now;
-  step_.stuck_after =
-      scheduler::StuckAfter(fit_.time(), static_cast<double>(step_.items.size()), step_.kv_tokens);
-  out.emplace_back(StartStep{step_.number, &step_.batch});
+  const auto sequences = static_cast<double>(step_.items.size());
+  step_.stuck_after = scheduler::StuckAfter(fit_.time(), sequences, step_.kv_tokens);
+  out.emplace_back(StartStep{step_.number, &step_.batch, fit_.Predict(sequences, step_.kv_tokens)});
 }
 
 void DecodeCore::Impl::ApplyChoices(Actions& out) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/base/cpu_list.h"
 #include "common/client/openai_client.h"
 
 namespace tandem::deploy {
@@ -21,6 +22,12 @@ std::string UrlFor(std::string address) {
   if (address.starts_with("0.0.0.0:")) address.replace(0, 7, "127.0.0.1");
   if (address.starts_with("[::]:")) address.replace(0, 4, "[::1]");
   return "http://" + address;
+}
+
+// That the nodes may use.
+int NumCpus() {
+  const StatusOr<CpuList> cpus = AllowedCpus();
+  return cpus.ok() ? static_cast<int>(cpus->size()) : 1;
 }
 
 // A TOML basic string.
@@ -74,6 +81,8 @@ std::vector<std::string> LocalCluster::NodeArguments(const std::string& role,
     arguments.insert(arguments.end(), {flag, std::move(value)});
   };
   if (options_.threads > 0) add("--threads", std::to_string(options_.threads));
+  if (!options_.cpus.empty()) add("--cpus", options_.cpus);
+  if (options_.TakeTurns(NumCpus())) add("--core-group", fmt::format("serve-{}", ::getpid()));
   if (options_.context > 0) add("--context", std::to_string(options_.context));
   if (options_.numerics != "auto") add("--numerics", options_.numerics);
   return arguments;

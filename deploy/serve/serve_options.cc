@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/base/cpu_list.h"
 #include "deploy/serve/model_id.h"
 
 namespace tandem::deploy {
@@ -29,6 +30,11 @@ void ServeOptions::Register(config::ProgramOptions& options) {
   options.Add("allow-public", "", "listen on a non-loopback address without a key",
               Switch(&allow_public));
   options.Add("threads", "N", "compute threads per node; 0: one per core", Int(&threads, 0, 1024));
+  options.Add("cpus", "LIST", "bind each node's threads to these CPUs (0-3,8); empty: any",
+              Text(&cpus));
+  options.Add("core-sharing", "HOW",
+              "nodes that share cores take turns at computing, or leave it to the system",
+              Choice(&core_sharing, {"turns", "free"}));
   options.Add("context", "TOKENS", "longest sequence; 0: the model's own",
               Int(&context, 0, 1 << 24));
   options.Add("kv-memory", "SIZE",
@@ -64,6 +70,11 @@ Status ServeOptions::Validate() const {
   }
   if (once && ask.empty())
     return InvalidArgument("--once needs --ask TEXT: it stops after that answer");
+  if (!cpus.empty()) {
+    const StatusOr<CpuList> list = ParseCpuList(cpus);
+    if (!list.ok()) return Annotate(list.status(), "--cpus");
+    if (Status allowed = CheckAllowed(*list); !allowed.ok()) return Annotate(allowed, "--cpus");
+  }
   if (kv_memory.value() < (std::int64_t{1} << 20)) {
     return InvalidArgument("--kv-memory is {} bytes, must be 1M or more", kv_memory);
   }
@@ -77,6 +88,11 @@ Status ServeOptions::Validate() const {
 RestartMode ServeOptions::restart_mode() const {
   if (restart == "never") return RestartMode::kNever;
   return restart == "on-failure" ? RestartMode::kOnFailure : RestartMode::kAlways;
+}
+
+bool ServeOptions::TakeTurns(int num_cpus) const {
+  if (core_sharing != "turns") return false;
+  return threads == 0 || threads * (num_prefill + num_decode) > num_cpus;
 }
 
 std::string ServeOptions::ModelId() const { return alias.empty() ? ServedModelId(model) : alias; }

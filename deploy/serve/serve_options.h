@@ -22,7 +22,9 @@ struct ServeOptions {
   int port = 8000;
   std::string api_key;
   bool allow_public = false;
-  int threads = 0;                             // per node; 0: one per core
+  int threads = 0;   // per node; 0: one per core
+  std::string cpus;  // of each node's threads; empty: any
+  std::string core_sharing = "turns";
   int context = 0;                             // tokens; 0: the model's own
   ByteCount kv_memory{std::int64_t{1} << 30};  // per node
   std::string kv_transport = "ucx-shm";
@@ -41,6 +43,9 @@ struct ServeOptions {
   Status Validate() const;
   std::string ModelId() const;
   RestartMode restart_mode() const;
+  // Whether nodes take turns at computing: they have more threads together than there are CPUs, and
+  // nobody wishes otherwise.
+  bool TakeTurns(int num_cpus) const;
 };
 
 // $XDG_STATE_HOME/tandem, ~/.local/state/tandem, or /tmp/tandem.

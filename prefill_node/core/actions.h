@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/strong_int.h"
+#include "common/base/time.h"
 #include "common/base/units.h"
 #include "common/handoff/events.h"
 #include "common/handoff/node_note.h"
@@ -28,6 +29,7 @@ using PushTicket = StrongInt<PushTicketTag, std::uint64_t>;
 struct StartStep {
   std::uint64_t step = 0;
   const sequence::Batch* batch = nullptr;
+  Duration expected{0};  // zero: no step was seen yet
 };
 
 // Write one layer of these blocks, fence it, take the checksum of its tokens' bytes; then

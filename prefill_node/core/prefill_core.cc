@@ -317,6 +317,9 @@ PrefillStats PrefillCore::Impl::stats() const {
   for (const auto& [request, task] : tasks_) stats.placements += task->placement.has_value();
   stats.draining = static_cast<std::int32_t>(draining_.size());
   stats.leases = static_cast<std::int32_t>(leases_.size());
+  stats.step_tokens = StepTokens().value();
+  stats.step_fit = fit_.quality();
+  stats.link_fit = link_fit_.quality();
   return stats;
 }
 

@@ -55,6 +55,9 @@ class PrefillCore {
   // From routers and sinks. A message that makes no sense is counted and dropped.
   void OnMessage(Time now, handoff::NodeId from, handoff::Message message, Actions& out);
 
+  // Where decoding shares the cores: what it leaves to prefill between two of its steps; zero:
+  // everything. Bounds the steps that start from now on.
+  void SetSlice(Duration slice);
   // `results`: one per slice with `sample`, any order.
   void StepDone(Time now, std::uint64_t step, std::span<const sequence::SampledToken> results,
                 Duration took, Actions& out);

@@ -30,6 +30,7 @@ void PrefillCore::OnMessage(Time now, NodeId from, handoff::Message message, Act
   impl_->OnMessage(now, from, message, out);
   impl_->TryStep(now, out);
 }
+void PrefillCore::SetSlice(Duration slice) { impl_->SetSlice(slice); }
 void PrefillCore::StepDone(Time now, std::uint64_t step,
                            std::span<const sequence::SampledToken> results, Duration took,
                            Actions& out) {

@@ -27,6 +27,7 @@ class PrefillCore::Impl {
   void SinkConnected(Time now, handoff::NodeId sink, const handoff::Hello& hello, Actions& out);
   void SinkLost(Time now, handoff::NodeId sink, Actions& out);
   void OnMessage(Time now, handoff::NodeId from, const handoff::Message& message, Actions& out);
+  void SetSlice(Duration slice) { slice_ = slice; }
   void StepDone(Time now, std::uint64_t step, std::span<const sequence::SampledToken> results,
                 Duration took, Actions& out);
   void StepFailed(Time now, std::uint64_t step, Actions& out);
@@ -62,8 +63,9 @@ class PrefillCore::Impl {
     std::size_t sink_index = 0;  // of placement, in the ranking
     bool waits_for_room = false;
     bool in_step = false;
-    TokenCount chunk{0};  // in the running step
-    Time kv_done{};       // the last layer's KV of the last token; Time{}: not yet
+    TokenCount chunk{0};      // in the running step
+    std::int32_t writes = 0;  // of the placement, fenced
+    Time kv_done{};           // the last layer's KV of the last token; Time{}: not yet
     // Ended while in the running step: only its blocks are left, and perhaps this answer.
     bool ended = false;
     std::optional<handoff::Cancelled> answer;
@@ -119,6 +121,8 @@ class PrefillCore::Impl {
 
   // prefill_steps.cc: the batch.
   bool Enter(Time now, Task& task, Actions& out);
+  void StartChunks(Time now, Actions& out);
+  TokenCount StepTokens() const;
   void EndStep(Time now);
   void OnTokenZero(Time now, Task& task, const sequence::SampledToken& token, Actions& out);
   std::int32_t ReadyBlocks(const Task& task, std::int32_t layer) const;
@@ -175,6 +179,8 @@ class PrefillCore::Impl {
   handoff::DeadlineQueue<handoff::PlacementKey> returns_;  // lost sinks that may have joined
   Step step_;
   scheduler::StepTimeFit fit_;
+  scheduler::StepTimeFit link_fit_;
+  Duration slice_{0};        // see SetSlice
   Time drain_end_ = kNever;  // when what is left is moved; kNever: not draining
   bool moved_ = false;       // what was left at the end of the budget
   bool gave_up_ = false;     // on writes outstanding after the grace

@@ -57,6 +57,7 @@ void PrefillCore::Impl::Place(Time now, Task& task, Actions& out) {
     out.emplace_back(NodeNote{
         .what = NodeNote::What::kPlacedAgain, .key = key, .peer = id, .reason = machine.failure()});
   }
+  task.writes = 0;
   task.placement.emplace(key, id, config_.layout.num_layers, BlocksOf(machine.num_tokens()), now);
   SendTo(id,
          handoff::Reserve{key, config_.model_instance, machine.num_tokens(), headroom,
@@ -182,6 +183,7 @@ void PrefillCore::Impl::PushFenced(Time now, PushTicket ticket, ByteCount bytes,
   if (task == nullptr) {
     if (placement->state() == Placement::State::kReleased) FinishDraining(draining, out);
   } else {
+    ++task->writes;
     const std::int32_t block_size = config_.layout.block_size;
     const std::int32_t end =
         std::min((range->first + range->count) * block_size, task->machine.num_tokens().value());
@@ -326,6 +328,10 @@ void PrefillCore::Impl::OnJoined(Time now, NodeId from, const handoff::Joined& m
   times.transfer = task->placement->transfer_time();
   times.transfer_exposed = now - task->kv_done;
   times.transfer_bytes = task->placement->fenced_bytes();
+  if (task->writes > 0) {
+    link_fit_.Observe(task->writes, static_cast<double>(times.transfer_bytes.value()),
+                      times.transfer);
+  }
   times.held_tokens = TokenCount(std::min(task->placement->held() * config_.layout.block_size,
                                           task->machine.num_tokens().value()));
   returns_.Remove(message.key);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/kv/block_counts.h"
+#include "common/scheduler/step_time.h"
 
 namespace tandem::prefill_node {
 
@@ -38,6 +39,10 @@ struct PrefillStats {
   std::int64_t pushed_bytes = 0;
   std::int64_t held_blocks = 0;  // not sent, the sink had them
   std::int64_t stale_messages = 0;
+
+  std::int64_t step_tokens = 0;              // that the next step may have
+  scheduler::StepTimeFit::Quality step_fit;  // tokens, token pairs
+  scheduler::StepTimeFit::Quality link_fit;  // of transfers to sinks: writes, bytes
 
   // Those that only grow, by the names of their metrics.
   struct Counter {

@@ -50,12 +50,28 @@ void PrefillCore::Impl::TryStep(Time now, Actions& out) {
     auto it = active_.find(tag);  // no sink: it failed at once
     if (it != active_.end()) pending += it->second->machine.left().value();
   }
+  StartChunks(now, out);
+}
+
+// A step is the longest time that decoding may wait for, where both share cores: the engine may
+// stop twice a layer (engine::StepObserver).
+TokenCount PrefillCore::Impl::StepTokens() const {
+  const TokenCount computed =
+      active_.empty() ? TokenCount(0) : active_.begin()->second->machine.computed();
+  return scheduler::StepTokens({.most = config_.step_tokens,
+                                .block_size = config_.layout.block_size,
+                                .pieces = std::int64_t{2} * config_.layout.num_layers,
+                                .slice = slice_},
+                               fit_.time(), computed);
+}
+
+void PrefillCore::Impl::StartChunks(Time now, Actions& out) {
   progress_.clear();
   chunks_.clear();
   for (const auto& [tag, task] : active_) {
     progress_.push_back({task->machine.computed(), task->machine.num_tokens()});
   }
-  scheduler::PlanChunks(config_.step_tokens, config_.layout.block_size, progress_, chunks_);
+  scheduler::PlanChunks(StepTokens(), config_.layout.block_size, progress_, chunks_);
   step_.tasks.clear();
   step_.batch.slices.clear();
   step_.tokens = step_.pairs = 0;
@@ -88,7 +104,7 @@ void PrefillCore::Impl::TryStep(Time now, Actions& out) {
   step_.started = now;
   step_.stuck_after = scheduler::StuckAfter(fit_.time(), step_.tokens, step_.pairs);
   step_.layers_done = 0;
-  out.emplace_back(StartStep{step_.number, &step_.batch});
+  out.emplace_back(StartStep{step_.number, &step_.batch, fit_.Predict(step_.tokens, step_.pairs)});
 }
 
 void PrefillCore::Impl::LayerComputed(Time now, std::uint64_t step, kv::Layer layer, Actions& out) {

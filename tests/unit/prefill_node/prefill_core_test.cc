@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "common/scheduler/prefill_policy.h"
 #include "tests/unit/prefill_node/prefill_core_fixture.h"
 
 namespace tandem::prefill_node {
@@ -227,6 +228,28 @@ TEST_F(PrefillCoreTest, ProgressAgesWithTheEnginesStepAlone) {
   EXPECT_EQ(stuck.stuck_after, std::chrono::seconds(10)) << "nothing is known of its steps yet";
   FinishStep();
   EXPECT_EQ(core_.progress(now_ + std::chrono::seconds(31)).running_for, Duration(0));
+}
+
+TEST_F(PrefillCoreTest, StepsAreShorterWhereDecodingLeavesASlice) {
+  EXPECT_EQ(core_.stats().step_tokens, 512);
+  core_.SetSlice(std::chrono::microseconds(10));
+  EXPECT_EQ(core_.stats().step_tokens, 512);  // no step was seen yet
+  Submit();
+  EXPECT_EQ(step_.expected, Duration(0));
+  FinishStep();
+  EXPECT_EQ(core_.stats().step_fit.observations, 1);
+  EXPECT_EQ(core_.stats().step_tokens, scheduler::kFewestTokens.value());
+  core_.SetSlice(std::chrono::seconds(10));
+  EXPECT_EQ(core_.stats().step_tokens, 512);
+  Submit(5, 2);
+  EXPECT_NEAR(ToMillis(step_.expected), 1, 0.1);  // as long as the one before
+}
+
+TEST_F(PrefillCoreTest, TransfersAreFitted) {
+  HandOffOne();
+  EXPECT_EQ(core_.stats().link_fit.observations, 0);
+  core_.OnMessage(now_, kD1, handoff::Joined{Key(1)}, out_);
+  EXPECT_EQ(core_.stats().link_fit.observations, 1);
 }
 
 TEST_F(PrefillCoreTest, NotesPlacementsMadeAgainAndStaleMessages) {

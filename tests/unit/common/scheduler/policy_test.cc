@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "common/base/random.h"
@@ -31,6 +32,45 @@ TEST(PlanChunks, ChunksEndOnBlocksExceptTheLast) {
   EXPECT_EQ(Chunks(50, 16, {{0, 100}}), (std::vector<int>{48}));
   EXPECT_EQ(Chunks(50, 16, {{96, 100}}), (std::vector<int>{4}));
   EXPECT_EQ(Chunks(3, 16, {{0, 100}}), (std::vector<int>{16}));  // at least a block
+}
+
+TEST(StepTokensTest, AStepHasAllItMayWithoutASliceOrAFit) {
+  const ChunkLimit limit{.most = TokenCount(500), .block_size = 16, .pieces = 60};
+  EXPECT_EQ(StepTokens(limit, {.per_token_s = 1}, TokenCount(0)), TokenCount(500));
+  ChunkLimit sliced = limit;
+  sliced.slice = std::chrono::milliseconds(5);
+  EXPECT_EQ(StepTokens(sliced, {}, TokenCount(0)), TokenCount(500));
+}
+
+TEST(StepTokensTest, AStepsPiecesEndWithinHalfASlice) {
+  const ChunkLimit limit{.most = TokenCount(512),
+                         .block_size = 16,
+                         .pieces = 50,
+                         .slice = std::chrono::milliseconds(8)};  // 200 ms a step
+  const StepTime fit{.fixed_s = 0.02, .per_token_s = 5e-4, .per_pair_s = 1e-7};
+  for (int computed : {0, 1024, 4096}) {
+    const int tokens = StepTokens(limit, fit, TokenCount(computed)).value();
+    EXPECT_EQ(tokens % 16, 0);
+    EXPECT_LE(fit.Seconds(tokens, ChunkPairs(computed, tokens)), 0.2);
+    EXPECT_GT(fit.Seconds(tokens + 16, ChunkPairs(computed, tokens + 16)), 0.2);
+  }
+  EXPECT_LT(StepTokens(limit, fit, TokenCount(4096)), StepTokens(limit, fit, TokenCount(0)));
+}
+
+TEST(StepTokensTest, NeitherTooFewNorTooMany) {
+  ChunkLimit limit{.most = TokenCount(512),
+                   .block_size = 16,
+                   .pieces = 50,
+                   .slice = std::chrono::nanoseconds(1)};
+  const StepTime fit{.per_token_s = 1e-3};
+  EXPECT_EQ(StepTokens(limit, fit, TokenCount(0)), kFewestTokens);
+  limit.most = TokenCount(20);
+  EXPECT_EQ(StepTokens(limit, fit, TokenCount(0)), TokenCount(20));
+  limit = {.most = TokenCount(500), .pieces = 50, .slice = std::chrono::hours(1)};
+  EXPECT_EQ(StepTokens(limit, fit, TokenCount(0)), TokenCount(500));
+  limit.block_size = 128;  // more than the fewest
+  limit.slice = std::chrono::nanoseconds(1);
+  EXPECT_EQ(StepTokens(limit, fit, TokenCount(0)), TokenCount(128));
 }
 
 TEST(PlanDecode, AllRunWhenThereIsRoom) {
@@ -145,6 +185,51 @@ TEST(StepTimeFit, FindsTheCoefficientsAndFollowsAChange) {
   EXPECT_NEAR(fit.time().Seconds(300, 1e5), 1e-3 + 6e-3 + 3e-4, 1e-4);
   feed(2e-3, 4e-5, 6e-9);
   EXPECT_NEAR(fit.time().Seconds(300, 1e5), 2e-3 + 12e-3 + 6e-4, 2e-4);
+}
+
+TEST(StepTimeFit, StepsThatWereHeldUpBendNothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    SplitMix64 random(seed);
+    StepTimeFit fit;
+    for (int i = 0; i < 400; ++i) {
+      const double tokens = 1 + static_cast<double>(random.Below(512));
+      const double pairs = tokens * static_cast<double>(random.Below(1000));
+      double s = 1e-3 + 2e-5 * tokens + 3e-9 * pairs;
+      s *= 0.97 + 0.06 * random.Unit();
+      if (random.Below(10) == 0) s *= 1 + 10 * random.Unit();  // another program had the cores
+      fit.Observe(tokens, pairs, Duration(static_cast<std::int64_t>(s * 1e9)));
+    }
+    EXPECT_NEAR(fit.time().Seconds(300, 1e5), 7.3e-3, 0.15 * 7.3e-3);
+    EXPECT_NEAR(fit.time().Seconds(16, 100), 1.32e-3, 0.25 * 1.32e-3);
+  }
+}
+
+TEST(StepTimeFit, FollowsAChangeWithinAHundredSteps) {
+  StepTimeFit fit;
+  const auto feed = [&](int steps, double token) {
+    for (int i = 0; i < steps; ++i) {
+      const double tokens = 16 * (1 + i % 32);
+      fit.Observe(tokens, 0, Duration(static_cast<std::int64_t>((1e-3 + token * tokens) * 1e9)));
+    }
+  };
+  feed(500, 2e-5);
+  feed(100, 6e-5);
+  EXPECT_NEAR(fit.time().Seconds(512, 0), 1e-3 + 512 * 6e-5, 0.25 * 0.0317);
+  feed(400, 6e-5);
+  EXPECT_NEAR(fit.time().Seconds(512, 0), 1e-3 + 512 * 6e-5, 0.02 * 0.0317);
+}
+
+TEST(StepTimeFit, TellsHowFarItsPredictionsWereOff) {
+  StepTimeFit fit;
+  EXPECT_EQ(fit.quality().error, 0);
+  for (int i = 0; i < 200; ++i) {  // a tenth off, one way or the other, whatever it does
+    const double s = 1e-2 * (i % 2 == 0 ? 0.9 : 1.1);
+    fit.Observe(1, 0, Duration(static_cast<std::int64_t>(s * 1e9)));
+  }
+  EXPECT_NEAR(fit.quality().error, 0.1, 0.02);
+  EXPECT_EQ(fit.quality().observations, 200);
+  EXPECT_EQ(fit.Predict(1, 0), Duration(static_cast<std::int64_t>(fit.time().Seconds(1, 0) * 1e9)));
 }
 
 TEST(StepTimeFit, NeverPredictsLessThanNothing) {

@@ -55,6 +55,34 @@ TEST(NodeFlagsTest, ValidateNamesTheFlag) {
   EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--kv-memory is 0"));
 }
 
+TEST(NodeFlagsTest, CpusAreCheckedBeforeAnythingIsLoaded) {
+  NodeFlags flags;
+  flags.name = "n";
+  flags.listen = "127.0.0.1:0";
+  flags.model = "m.gguf";
+  EXPECT_TRUE(flags.Cpus().empty());
+  flags.cpus = "0,zero";
+  EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--cpus: 'zero'"));
+  flags.cpus = "4095";
+  EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--cpus: CPU 4095 does not exist"));
+  flags.cpus = FormatCpuList({AllowedCpus()->front()});
+  EXPECT_TRUE(flags.Validate().ok());
+  EXPECT_EQ(flags.Cpus().size(), 1u);
+  flags.threads = 2;
+  EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--threads 2 are more than the 1 CPUs"));
+}
+
+TEST(NodeFlagsTest, CoreGroupIsAName) {
+  NodeFlags flags;
+  flags.name = "n";
+  flags.listen = "127.0.0.1:0";
+  flags.model = "m.gguf";
+  flags.core_group = "host-1.group_2";
+  EXPECT_TRUE(flags.Validate().ok());
+  flags.core_group = "../passwd";
+  EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--core-group: '../passwd' is no name"));
+}
+
 TEST(ProbePatternTest, ChecksumFindsAnyChangedByte) {
   std::vector<std::byte> page(kProbeBytes);
   FillProbe(handoff::Incarnation(5), 6, page);
