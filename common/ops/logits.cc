@@ -10,16 +10,16 @@ namespace tandem::ops {
 
 namespace {
 
-constexpr std::size_t kSlice = 1024;
-constexpr std::size_t kLanes = 16;
+constexpr std::size_t kLogitSlice = 1024;
+constexpr std::size_t kLogitLanes = 16;
 
 // -infinity where all are NaN. Lanes side by side, so that compilers vectorise it.
 float LargestOf(std::span<const float> logits) {
-  std::array<float, kLanes> lanes;
+  std::array<float, kLogitLanes> lanes;
   lanes.fill(-std::numeric_limits<float>::infinity());
   std::size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (std::size_t l = 0; l < kLanes; ++l) {
+  for (; i + kLogitLanes <= logits.size(); i += kLogitLanes) {
+    for (std::size_t l = 0; l < kLogitLanes; ++l) {
       lanes[l] = logits[i + l] > lanes[l] ? logits[i + l] : lanes[l];
     }
   }
@@ -33,8 +33,9 @@ std::int64_t Argmax(std::span<const float> logits) {
   TANDEM_CHECK(!logits.empty());
   std::size_t best_slice = 0;
   float best = -std::numeric_limits<float>::infinity();
-  for (std::size_t begin = 0; begin < logits.size(); begin += kSlice) {
-    const float largest = LargestOf(logits.subspan(begin, std::min(kSlice, logits.size() - begin)));
+  for (std::size_t begin = 0; begin < logits.size(); begin += kLogitSlice) {
+    const float largest =
+        LargestOf(logits.subspan(begin, std::min(kLogitSlice, logits.size() - begin)));
     if (largest <= best) continue;
     best = largest;
     best_slice = begin;
@@ -45,10 +46,11 @@ std::int64_t Argmax(std::span<const float> logits) {
 }
 
 bool AnyNan(std::span<const float> logits) {
-  std::array<std::uint32_t, kLanes> lanes{};
+  std::array<std::uint32_t, kLogitLanes> lanes{};
   std::size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (std::size_t l = 0; l < kLanes; ++l) lanes[l] |= logits[i + l] != logits[i + l] ? 1u : 0u;
+  for (; i + kLogitLanes <= logits.size(); i += kLogitLanes) {
+    for (std::size_t l = 0; l < kLogitLanes; ++l)
+      lanes[l] |= logits[i + l] != logits[i + l] ? 1u : 0u;
   }
   for (; i < logits.size(); ++i) lanes[0] |= logits[i] != logits[i] ? 1u : 0u;
   return std::any_of(lanes.begin(), lanes.end(), [](std::uint32_t lane) { return lane != 0; });
