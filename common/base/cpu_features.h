@@ -20,6 +20,7 @@ struct CpuFeatures {
   std::string ToString() const;  // "Intel: avx2 avx512 avx512-vnni"
 };
 
+// Also asks the kernel for AMX on behalf of the whole process: tiles work only after it.
 CpuFeatures DetectCpuFeatures();
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
-// Matrix product of quantised weights with 12-bit activations in AMX tiles: the bytes
-// of simd_int_matmul.h's, many rows at a time. Included after it, by sources built for AMX;
-// internal linkage.
+// Matrix product of quantised weights with 12-bit activations in AMX tiles: the bytes of
+// simd_int_matmul.h's, many rows at a time. Included after it and amx_tiles.h, by sources built for
+// AMX; internal linkage.
 //
 // Some panels are unpacked to signed bytes in scratch; then 16 rows at a time, which stay in the
 // nearest cache, meet one panel after another, group by group: tile products, stored, and added up
@@ -15,7 +15,8 @@
 namespace tandem::ops {
 namespace {
 
-constexpr int kTileHeight = static_cast<int>(kActivationRows);
+static_assert(kTileSide == kActivationRows && kTileSide == kPanelColumns);
+
 // Panels unpacked at a time. One stays in the nearest cache, which is what counts when few rows
 // share the unpacking; with many, it is to fetch the rows less often.
 constexpr int64_t kUnpackedPanels = 8;
@@ -31,21 +32,12 @@ template <int kCount, typename Fn>
   }
 }
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes[16] = {};  // of a row
-  uint8_t rows[16] = {};
-};
-
 // How a kind of weights is multiplied. 4-bit ones lie in a tile twice, times 16 and as they are,
 // and meet rows of high and low activations in one product; others take a product for each plane.
 template <IntWeights kWeights>
 struct TilePlan {
   static constexpr int kGroup = GroupOf(kWeights);
   static constexpr bool kJoined = IsNibble(kWeights);
-  static constexpr int kProducts = kJoined ? 1 : 2;
   static constexpr int kActivationBytes = kJoined ? 64 : kGroup;  // of a row
   static constexpr int kWeightRows = kActivationBytes / 4;
 };
@@ -53,22 +45,13 @@ struct TilePlan {
 // Tiles 0..3: dot products [rows, 16] int32, by group and plane in turn. 4, 5: activations [rows,
 // bytes] int8. 6, 7: weights [bytes / 4, 16, 4] int8.
 template <IntWeights kWeights>
-static void ConfigureForProducts(int64_t rows) {
+static void ConfigureForProducts(int rows) {
   using Plan = TilePlan<kWeights>;
-  TileConfig config;
-  for (int tile = 0; tile < 4; ++tile) {
-    config.rows[tile] = static_cast<uint8_t>(rows);
-    config.bytes[tile] = 64;
-  }
-  for (int tile = 4; tile < 6; ++tile) {
-    config.rows[tile] = static_cast<uint8_t>(rows);
-    config.bytes[tile] = Plan::kActivationBytes;
-  }
-  for (int tile = 6; tile < 8; ++tile) {
-    config.rows[tile] = Plan::kWeightRows;
-    config.bytes[tile] = 64;
-  }
-  _tile_loadconfig(&config);
+  TileShapes shapes;
+  for (int tile = 0; tile < 4; ++tile) shapes.SetTile(tile, rows);
+  for (int tile = 4; tile < 6; ++tile) shapes.SetTile(tile, rows, Plan::kActivationBytes);
+  for (int tile = 6; tile < 8; ++tile) shapes.SetTile(tile, Plan::kWeightRows);
+  ConfigureTiles(shapes);
 }
 
 // One group of one panel in scratch.
@@ -105,46 +88,32 @@ static void UnpackPanel(const PackedView& w, int64_t panel, UnpackedGroup<kWeigh
 }
 
 struct alignas(64) TileDots {
-  int32_t plane[2][kTileHeight][kPanelColumns];
+  int32_t plane[2][kActivationRows][kPanelColumns];
 };
 
-// One group; a tile operation names its tiles at compile time.
+// One group. kParity: whether its number is odd; neighbours use other tiles, so that they overlap.
 template <IntWeights kWeights, int kParity>
 static inline void MultiplyGroup(const ActivationBlock<2>& x, const int8_t* weights,
                                  TileDots* dots) {
   using Plan = TilePlan<kWeights>;
   constexpr int kHalf = Plan::kGroup == 32 ? 0 : kParity * 16;
   constexpr int kStride = 2 * kActivationGroup;
-  if constexpr (kParity == 0) {
-    _tile_loadd(4, x.q[0][0] + kHalf, kStride);
-    _tile_loadd(6, weights, 64);
-    _tile_zero(0);
-    _tile_dpbssd(0, 4, 6);
-    _tile_stored(0, dots->plane[0], 64);
-    if constexpr (!Plan::kJoined) {
-      _tile_loadd(5, x.q[0][1] + kHalf, kStride);
-      _tile_zero(1);
-      _tile_dpbssd(1, 5, 6);
-      _tile_stored(1, dots->plane[1], 64);
-    }
-  } else {
-    _tile_loadd(5, x.q[0][0] + kHalf, kStride);
-    _tile_loadd(7, weights, 64);
-    _tile_zero(2);
-    _tile_dpbssd(2, 5, 7);
-    _tile_stored(2, dots->plane[0], 64);
-    if constexpr (!Plan::kJoined) {
-      _tile_loadd(4, x.q[0][1] + kHalf, kStride);
-      _tile_zero(3);
-      _tile_dpbssd(3, 4, 7);
-      _tile_stored(3, dots->plane[1], 64);
-    }
+  constexpr int kDots = kParity * 2, kHigh = 4 + kParity, kLow = 5 - kParity, kWeight = 6 + kParity;
+  LoadTile<kHigh>(x.q[0][0] + kHalf, kStride);
+  LoadTile<kWeight>(weights, 64);
+  ZeroTile<kDots>();
+  AddProductInt8<kDots, kHigh, kWeight>();
+  StoreTile<kDots>(dots->plane[0], 64);
+  if constexpr (!Plan::kJoined) {
+    LoadTile<kLow>(x.q[0][1] + kHalf, kStride);
+    ZeroTile<kDots + 1>();
+    AddProductInt8<kDots + 1, kLow, kWeight>();
+    StoreTile<kDots + 1>(dots->plane[1], 64);
   }
 }
 
 // The rows of one row block with one panel. kRows: those of the tiles, rounded up; what the tiles
-// do not hold is added up and not stored.
-// kFetch: fetches the panel after this one meanwhile.
+// do not hold is added up and not stored. kFetch: fetches the panel after this one meanwhile.
 template <IntWeights kWeights, int kRows, bool kFetch>
 static void AmxTile(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel,
                     const UnpackedGroup<kWeights>* weights) {
@@ -204,7 +173,6 @@ static void AmxPanels(const MatmulArgs* args) {
     for (int64_t p = 0; p < panels; ++p) {
       UnpackPanel<kWeights>(w, first + p, unpacked + p * w.group_count);
     }
-    __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
     for (int64_t row = 0; row < args->rows; row += kActivationRows) {
       const int64_t rows = args->rows - row < kActivationRows ? args->rows - row : kActivationRows;
       for (int64_t p = 0; p < panels; ++p) {
@@ -221,7 +189,7 @@ static void AmxPanels(const MatmulArgs* args) {
 
 template <IntWeights kWeights>
 static void AmxMatmul(const MatmulArgs* args) {
-  const int64_t height = args->rows < kActivationRows ? args->rows : kActivationRows;
+  const int height = static_cast<int>(args->rows < kTileSide ? args->rows : kTileSide);
   ConfigureForProducts<kWeights>(height);
   if (height <= 4) {
     AmxPanels<kWeights, 4>(args);
@@ -230,7 +198,7 @@ static void AmxMatmul(const MatmulArgs* args) {
   } else {
     AmxPanels<kWeights, 16>(args);
   }
-  _tile_release();
+  ReleaseTiles();
 }
 
 }  // namespace

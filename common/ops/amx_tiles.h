@@ -1,5 +1,6 @@
 // AMX tiles as functions: eight registers, each 16 rows of 64 bytes. Included by sources built for
-// AMX; internal linkage. Loads and stores are ordered with the compiler's own.
+// AMX; internal linkage. Loads and stores are ordered with the compiler's own; GCC 12's intrinsics
+// tell it neither what a load reads nor that a configuration is longer than eight bytes.
 #pragma once
 
 #include <stdint.h>
@@ -10,16 +11,16 @@ namespace {
 constexpr int64_t kTileSide = 16;     // rows; 32-bit columns
 constexpr int64_t kTileBytes = 1024;  // row by row
 
-// Rows of each tile; all are 64 bytes wide.
+// Rows of each tile, and the bytes of a row.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
   uint8_t reserved[14] = {};
-  uint16_t bytes[16] = {};  // of a row
+  uint16_t bytes[16] = {};
   uint8_t rows[16] = {};
 
-  void SetTile(int tile, int height) {
-    bytes[tile] = 64;
+  void SetTile(int tile, int height, int row_bytes = 64) {
+    bytes[tile] = static_cast<uint16_t>(row_bytes);
     rows[tile] = static_cast<uint8_t>(height);
   }
 };
@@ -46,6 +47,11 @@ static inline void StoreTile(void* p, int64_t row_stride) {
 template <int kSum, int kA, int kB>
 static inline void AddProductBf16() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
+}
+// kSum [m, n] int32 += kA [m, 4 k] . kB [k, n, 4] of signed bytes, exactly.
+template <int kSum, int kA, int kB>
+static inline void AddProductInt8() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 #include "tests/bench/engine/peak_loops.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include "common/base/cpu_features.h"
@@ -103,19 +100,6 @@ __attribute__((target("amx-tile,amx-bf16"))) void AmxBf16(std::int64_t iteration
   _tile_release();
 }
 
-// Tiles are memory that the kernel saves: it wants to be asked once per process.
-bool MayUseTiles() {
-  constexpr int kRequestPermission = 0x1023;
-  constexpr int kTileData = 18;
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  const unsigned all = 1u << 22 | 1u << 24 | 1u << 25;  // bf16, tiles, int8
-  return (edx & all) == all && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 #endif
 
 }  // namespace
@@ -128,7 +112,7 @@ std::vector<PeakLoop> PeakLoops() {
   if (features.avx512) loops.push_back({"f32 avx512", kChains * 16 * 2, &FmaAvx512});
   if (features.avx512_bf16) loops.push_back({"bf16 avx512", kChains * 32 * 2, &Bf16});
   if (features.avx512_vnni) loops.push_back({"int8 vnni", kChains * 64 * 2, &Vnni});
-  if (MayUseTiles()) {
+  if (features.amx) {
     loops.push_back({"bf16 amx", 4 * 16 * 16 * 32 * 2, &AmxBf16});
     loops.push_back({"int8 amx", 4 * 16 * 16 * 64 * 2, &AmxInt8});
   }
