@@ -33,8 +33,8 @@ void ServeOptions::Register(config::ProgramOptions& options) {
   options.Add("cpus", "LIST", "bind each node's threads to these CPUs (0-3,8); empty: any",
               Text(&cpus));
   options.Add("core-sharing", "HOW",
-              "nodes that share cores take turns at computing, or leave it to the system",
-              Choice(&core_sharing, {"turns", "free"}));
+              "nodes that share cores leave it to the system, or take turns at computing",
+              Choice(&core_sharing, {"free", "turns"}));
   options.Add("context", "TOKENS", "longest sequence; 0: the model's own",
               Int(&context, 0, 1 << 24));
   options.Add("kv-memory", "SIZE",

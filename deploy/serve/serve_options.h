@@ -24,7 +24,7 @@ struct ServeOptions {
   bool allow_public = false;
   int threads = 0;   // per node; 0: one per core
   std::string cpus;  // of each node's threads; empty: any
-  std::string core_sharing = "turns";
+  std::string core_sharing = "free";
   int context = 0;                             // tokens; 0: the model's own
   ByteCount kv_memory{std::int64_t{1} << 30};  // per node
   std::string kv_transport = "ucx-shm";
@@ -43,8 +43,8 @@ struct ServeOptions {
   Status Validate() const;
   std::string ModelId() const;
   RestartMode restart_mode() const;
-  // Whether nodes take turns at computing: they have more threads together than there are CPUs, and
-  // nobody wishes otherwise.
+  // Whether nodes take turns at computing: it is wished, and they have more threads together than
+  // there are CPUs.
   bool TakeTurns(int num_cpus) const;
 };
 

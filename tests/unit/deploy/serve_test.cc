@@ -34,16 +34,16 @@ TEST(ServeOptions, TooLittleSharedMemoryIsFoundWithAdvice) {
   EXPECT_TRUE(options.Validate().ok());
 }
 
-TEST(ServeOptions, NodesTakeTurnsWhenTheyHaveMoreThreadsThanThereAreCpus) {
+TEST(ServeOptions, NodesTakeTurnsOnRequestWhenTheyHaveMoreThreadsThanThereAreCpus) {
   ServeOptions options;
+  EXPECT_FALSE(options.TakeTurns(1));
+  options.core_sharing = "turns";
   EXPECT_TRUE(options.TakeTurns(64));  // one thread a CPU, each node
   options.threads = 4;
   EXPECT_FALSE(options.TakeTurns(8));
   EXPECT_TRUE(options.TakeTurns(7));
   options.num_decode = 2;
   EXPECT_TRUE(options.TakeTurns(8));
-  options.core_sharing = "free";
-  EXPECT_FALSE(options.TakeTurns(2));
 }
 
 TEST(ServeOptions, AliasWinsOverTheFilesName) {
