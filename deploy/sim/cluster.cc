@@ -124,13 +124,14 @@ void Cluster::StartLife(Slot& slot) {
 // A process has ended: what its clients see, and its next life.
 void Cluster::Ended(Slot& slot, bool killed) {
   slot.current = nullptr;
+  const bool for_good = slot.removed || slot.restart_after == Duration::zero();
   if (slot.role == Role::kRouter) {
-    workload_.RouterGone();
+    workload_.RouterGone(for_good);
   } else if (killed) {
     deaths_.push_back(world_.loop.now());
   }
   Disturbed();
-  if (slot.removed || slot.restart_after == Duration::zero()) return;
+  if (for_good) return;
   FireFor(slot.restart_after, [this, &slot] { StartLife(slot); });
 }
 

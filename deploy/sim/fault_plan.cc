@@ -222,8 +222,7 @@ class Drawer {
     switch (fault.kind) {
       case FaultKind::kCrash:
         fault.target = AnyProcess();
-        // Rarely never, and never the router: somebody must end the requests.
-        if (Below(6) > 0 || fault.target == "router") {
+        if (Below(6) > 0) {  // rarely never
           fault.length = Between(milliseconds(20), milliseconds(1200));
         }
         break;

@@ -125,6 +125,7 @@ Workload::Client* Workload::Find(std::uint64_t number) {
 }
 
 void Workload::Submit(Client& client) {
+  if (client.ended) return;
   if (router_ == nullptr || !router_->alive() || router_->stopped) {
     world_.loop.After(kSubmitAgain, [this, &client] { Submit(client); });
     return;
@@ -166,13 +167,19 @@ bool Workload::Pause(std::int32_t index, Time until) {
   return !client.ended;
 }
 
-void Workload::RouterGone() {
+void Workload::RouterGone(bool for_good) {
   router_ = nullptr;
-  for (auto& [number, client] : std::exchange(by_number_, {})) {
-    ++cut_;
-    client->ended = true;
-    --left_;
+  for (auto& [number, client] : std::exchange(by_number_, {})) Cut(*client);
+  if (!for_good) return;
+  for (Client& client : clients_) {
+    if (!client.ended) Cut(client);
   }
+}
+
+void Workload::Cut(Client& client) {
+  ++cut_;
+  client.ended = true;
+  --left_;
 }
 
 void Workload::End(Client& client) {

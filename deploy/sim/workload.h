@@ -60,8 +60,8 @@ class Workload {
   void Start();
   // Requests go to this one from now on; nullptr: there is none.
   void SetRouter(RouterProcess* router) { router_ = router; }
-  // All streams of the present router end.
-  void RouterGone();
+  // All streams of the present router end; `for_good`: and nobody is asked any more.
+  void RouterGone(bool for_good);
   bool finished() const { return left_ == 0; }
   // The first client that has not ended, for a report.
   std::string Unfinished() const;
@@ -91,6 +91,7 @@ class Workload {
   void Consume(Client& client);
   void Leave(Client& client);
   void End(Client& client);
+  void Cut(Client& client);
   // A client that reads hears something: how long did that take?
   void NoteWait(Client& client);
   Client* Find(std::uint64_t number);

@@ -60,7 +60,8 @@ struct StartProbe {
   std::uint64_t nonce = 0;
 };
 
-// The whole list of decode nodes to be connected to: dial new ones, drop others.
+// The whole list of decode nodes to be connected to: dial new ones, drop others. None that is
+// connected is missing.
 struct DialSinks {
   std::vector<handoff::PeerInfo> sinks;
 };

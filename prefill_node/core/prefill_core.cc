@@ -42,6 +42,8 @@ void PrefillCore::Impl::RouterConnected(NodeId router, const handoff::Hello& hel
   routers_[router].incarnation = hello.incarnation;
 }
 
+// The sinks it named stay dialed: what is left between them and this node (writes under way,
+// a Revoke) ends over these connections, and nobody else dials.
 void PrefillCore::Impl::RouterLost(Time now, NodeId router, Actions& out) {
   if (routers_.erase(router) == 0) return;
   for (auto it = tasks_.begin(); it != tasks_.end();) {
@@ -50,24 +52,25 @@ void PrefillCore::Impl::RouterLost(Time now, NodeId router, Actions& out) {
     ++counters_.cancelled;
     EndTask(now, task, out);
   }
-  DialUnion(out);
 }
 
+// A sink that nobody names any more stays while it is connected, for the same reason.
 void PrefillCore::Impl::OnPeers(NodeId from, const handoff::Peers& message, Actions& out) {
   routers_[from].peers = message.sinks;
-  DialUnion(out);
-}
-
-void PrefillCore::Impl::DialUnion(Actions& out) {
-  DialSinks dial;
+  std::vector<handoff::PeerInfo> dialed;
+  auto add = [&](const handoff::PeerInfo& peer) {
+    const bool known = std::any_of(dialed.begin(), dialed.end(),
+                                   [&](const auto& other) { return other.name == peer.name; });
+    if (!known) dialed.push_back(peer);
+  };
   for (const auto& [id, router] : routers_) {
-    for (const handoff::PeerInfo& peer : router.peers) {
-      const bool known = std::any_of(dial.sinks.begin(), dial.sinks.end(),
-                                     [&](const auto& other) { return other.name == peer.name; });
-      if (!known) dial.sinks.push_back(peer);
-    }
+    for (const handoff::PeerInfo& peer : router.peers) add(peer);
   }
-  out.emplace_back(std::move(dial));
+  for (const handoff::PeerInfo& peer : dialed_) {
+    if (SinkByName(peer.name) != NodeId(0)) add(peer);
+  }
+  dialed_ = dialed;
+  out.emplace_back(DialSinks{std::move(dialed)});
 }
 
 void PrefillCore::Impl::OnPrefill(Time now, NodeId from, const handoff::Prefill& message,

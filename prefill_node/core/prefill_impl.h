@@ -117,7 +117,6 @@ class PrefillCore::Impl {
   void EndTask(Time now, Task& task, Actions& out);
   void Free(Task& task);
   Task* FindTask(const handoff::PlacementKey& key);  // whose placement has this key
-  void DialUnion(Actions& out);
 
   // prefill_steps.cc: the batch.
   bool Enter(Time now, Task& task, Actions& out);
@@ -166,6 +165,7 @@ class PrefillCore::Impl {
   const PrefillConfig config_;
   kv::PrefixCache cache_;
   std::map<handoff::NodeId, Router> routers_;
+  std::vector<handoff::PeerInfo> dialed_;  // as DialSinks said last
   std::map<handoff::NodeId, Sink> sinks_;
   std::map<handoff::RequestId, std::unique_ptr<Task>> tasks_;
   std::vector<std::unique_ptr<Task>> remainders_;  // ended ones of the running step

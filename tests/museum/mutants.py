@@ -111,6 +111,9 @@ MUTANTS = [
      [(PLACE, "task->machine.router() != from || !task->placement->leased()) {",
        "task->machine.router() != from ||\n      !task->placement->leased() || MUTANT) {")]),
 
+    ("leaves_sinks_nobody_names", "P leaves no connected sink because its router is lost or names it no more",
+     [("prefill_node/core/prefill_core.cc", "  if (routers_.erase(router) == 0) return;\n",
+       "  if (routers_.erase(router) == 0) return;\n  if (MUTANT) out.emplace_back(DialSinks{});\n")]),
     # --- the router
     ("token_zero_twice", "exactly once: positions already out are dropped",
      [(REQUEST, "    if (position < delivered()) {", "    if (!MUTANT && position < delivered()) {")]),

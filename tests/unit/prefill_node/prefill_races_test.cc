@@ -238,6 +238,31 @@ TEST_F(PrefillRaces, EveryBlockInQuarantineWhileARequestWaits) {
   EXPECT_EQ(Sent<handoff::Reserve>(kD2)->key, Key(3));
 }
 
+TEST_F(PrefillRaces, RouterDiesWhileItsWritesAreUnderWay) {
+  handoff::Peers peers;
+  peers.sinks = {{.name = "d1"}, {.name = "d2"}};
+  core_.OnMessage(now_, kRouter, peers, out_);
+  Submit();
+  AnswerReserve(kD1, 1);
+  FinishStep();
+  out_.clear();
+  core_.RouterLost(now_, kRouter, out_);
+  EXPECT_EQ(Sent<handoff::Release>(kD1), nullptr) << "a write is outstanding";
+  EXPECT_EQ(Last<DialSinks>(), nullptr) << "no sink is left before it has its blocks back";
+  core_.PushDrained(now_, Key(1), out_);
+  EXPECT_NE(Sent<handoff::Release>(kD1), nullptr);
+  constexpr NodeId kNew{21};
+  core_.RouterConnected(now_, kNew, {}, out_);
+  core_.SinkLost(now_, kD2, out_);
+  core_.OnMessage(now_, kNew, handoff::Peers{}, out_);
+  ASSERT_EQ(Last<DialSinks>()->sinks.size(), 1U) << "connected still, though not named yet";
+  EXPECT_EQ(Last<DialSinks>()->sinks[0].name, "d1");
+  core_.SinkLost(now_, kD1, out_);
+  core_.OnMessage(now_, kNew, handoff::Peers{}, out_);
+  EXPECT_TRUE(Last<DialSinks>()->sinks.empty());
+  ExpectNothingLeft();
+}
+
 TEST_F(PrefillRaces, RouterRestartsWhileItsOldTasksRun) {
   Submit();
   AnswerReserve(kD1, 1);
