@@ -1,5 +1,5 @@
-// Zero-filled bytes on whole pages, huge pages where the system gives them; 64-byte alignment for
-// vector loads and few TLB misses when weights stream through. Move-only.
+// Zero-filled bytes on whole pages; from 2 MiB on, aligned to huge pages, which the system is asked
+// for: few TLB misses when weights stream through. Move-only.
 #pragma once
 
 #include <cstddef>

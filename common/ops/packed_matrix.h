@@ -24,18 +24,28 @@ namespace tandem::ops {
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  // Errors: InvalidArgument if the source is not valid, ResourceExhausted.
+  // Packs into memory of its own. Errors: InvalidArgument if the source is not valid,
+  // ResourceExhausted.
   static StatusOr<PackedMatrix> Pack(const WeightSource& source, NumericsClass numerics);
+  // Packed already (PackPanels), in memory that outlives it.
+  static PackedMatrix At(const PackedView& view);
+
+  // The layout that the source gets, without data. Requires: a valid source.
+  static PackedView ShapeOf(const WeightSource& source, NumericsClass numerics);
+  static std::int64_t PanelsOf(const PackedView& view) {
+    return RoundUp(view.n, kPanelColumns) / kPanelColumns;
+  }
+  static std::int64_t BytesOf(const PackedView& view) { return PanelsOf(view) * view.panel_bytes; }
 
   std::int64_t n() const { return view_.n; }  // output columns
   std::int64_t k() const { return view_.k; }
-  std::int64_t bytes() const { return buffer_.bytes(); }
+  std::int64_t bytes() const { return BytesOf(view_); }
   // Stays valid while this lives; moving does not change it.
   const PackedView& view() const { return view_; }
 
  private:
   PackedView view_{};
-  AlignedBuffer buffer_;
+  AlignedBuffer buffer_;  // empty where another owns the bytes
 };
 
 }  // namespace tandem::ops

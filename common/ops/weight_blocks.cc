@@ -37,62 +37,63 @@ std::uint32_t U32(const std::byte* p) {
   return value;
 }
 
+// Without branches: halves have no order that a predictor could learn.
 float HalfToFloat(std::uint16_t half) {
   const std::uint32_t sign = std::uint32_t{half & 0x8000u} << 16;
-  const std::uint32_t exponent = (half >> 10) & 0x1fu;
-  const std::uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in f32
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-  }
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  const std::uint32_t magnitude = half & 0x7fffu;
+  // Zero and subnormals are mantissa * 2^-24, exact in f32.
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(
+      static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f);
+  const std::uint32_t normal = (magnitude << 13) + (112u << 23);
+  const std::uint32_t special = magnitude << 13 | 0x7f800000u;  // infinity, NaN
+  const std::uint32_t bits = magnitude < 0x0400u ? small : magnitude < 0x7c00u ? normal : special;
+  return std::bit_cast<float>(sign | bits);
 }
 
-// Low nibbles are elements 0..15, high nibbles 16..31.
-void Nibbles(const std::byte* bytes, std::int8_t* q) {
-  for (int i = 0; i < 16; ++i) {
-    q[i] = static_cast<std::int8_t>(U8(bytes + i) & 15);
-    q[i + 16] = static_cast<std::int8_t>(U8(bytes + i) >> 4);
-  }
+static_assert(std::endian::native == std::endian::little, "elements are taken eight at a time");
+constexpr std::uint64_t kOnes = 0x0101010101010101u;
+
+std::uint64_t U64(const void* p) {
+  std::uint64_t value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
 }
 
-void AddHighBits(std::uint32_t bits, std::int8_t* q) {
-  for (int i = 0; i < 32; ++i) {
-    q[i] = static_cast<std::int8_t>(q[i] | static_cast<int>((bits >> i) & 1u) << 4);
-  }
+void Store64(std::uint64_t value, std::int8_t* q) { std::memcpy(q, &value, sizeof value); }
+
+// Each byte less `offset`, as int8. Requires: bytes and offset below 128.
+std::uint64_t Less(std::uint64_t eight, std::uint64_t offset) {
+  return ((eight | kOnes * 0x80) - kOnes * offset) ^ kOnes * 0x80;
+}
+
+// Bit i of `bits` (of 8) as bit 4 of byte i.
+std::uint64_t SpreadToBit4(std::uint64_t bits) {
+  const std::uint64_t spread = (bits & 0xff) * kOnes & 0x8040201008040201u;
+  return ((spread + kOnes * 0x7f) >> 7 & kOnes) << 4;
 }
 
 // The 32-element types. Block bytes: d, then m if any, then high bits if any, then the elements.
-void DecodeSmall(WeightType type, const std::byte* block, std::int8_t* q, float* scale,
-                 float* min) {
+template <WeightType kType>
+void DecodeSmall(const std::byte* block, std::int8_t* q, float* scale, float* min) {
+  constexpr bool kMin = kType == WeightType::kQ4_1 || kType == WeightType::kQ5_1;
+  constexpr bool kHigh = kType == WeightType::kQ5_0 || kType == WeightType::kQ5_1;
+  constexpr int kOffset = kType == WeightType::kQ4_0 ? 8 : kType == WeightType::kQ5_0 ? 16 : 0;
   *scale = HalfToFloat(U16(block));
-  *min = 0;
-  int offset = 0;
-  switch (type) {
-    case WeightType::kQ4_0:
-      Nibbles(block + 2, q);
-      offset = 8;
-      break;
-    case WeightType::kQ4_1:
-      *min = HalfToFloat(U16(block + 2));
-      Nibbles(block + 4, q);
-      break;
-    case WeightType::kQ5_0:
-      Nibbles(block + 6, q);
-      AddHighBits(U32(block + 2), q);
-      offset = 16;
-      break;
-    case WeightType::kQ5_1:
-      *min = HalfToFloat(U16(block + 2));
-      Nibbles(block + 8, q);
-      AddHighBits(U32(block + 4), q);
-      break;
-    default:
-      std::memcpy(q, block + 2, 32);
-      break;
+  *min = kMin ? HalfToFloat(U16(block + 2)) : 0.0f;
+  block += kMin ? 4 : 2;
+  if constexpr (kType == WeightType::kQ8_0) {
+    std::memcpy(q, block, 32);
+    return;
   }
-  for (int i = 0; i < 32; ++i) q[i] = static_cast<std::int8_t>(q[i] - offset);
+  const std::uint32_t high = kHigh ? U32(block) : 0;
+  block += kHigh ? 4 : 0;
+  // Low nibbles are elements 0..15, high nibbles 16..31.
+  for (int i = 0; i < 4; ++i) {
+    std::uint64_t eight = U64(block + i % 2 * 8) >> i / 2 * 4 & kOnes * 15;
+    if constexpr (kHigh) eight |= SpreadToBit4(high >> 8 * i);
+    if constexpr (kOffset != 0) eight = Less(eight, kOffset);
+    Store64(eight, q + 8 * i);
+  }
 }
 
 // 6-bit scale and min of sub-block `index` of Q4_K and Q5_K.
@@ -107,22 +108,21 @@ void ScaleAndMin(const std::byte* s, int index, int* scale, int* min) {
 }
 
 // Q4_K and Q5_K: d, dmin, 12 scale bytes, (32 bytes of high bits), 128 bytes of nibbles.
-void DecodeQ45K(WeightType type, const std::byte* block, std::int8_t* q, float* scale, float* min) {
+template <bool kHigh>
+void DecodeQ45K(const std::byte* block, std::int8_t* q, float* scale, float* min) {
   const float d = HalfToFloat(U16(block));
   const float dmin = HalfToFloat(U16(block + 2));
-  const bool high = type == WeightType::kQ5_K;
-  const std::byte* nibbles = block + (high ? 48 : 16);
+  const std::byte* nibbles = block + (kHigh ? 48 : 16);
   for (int sub = 0; sub < 8; ++sub) {
     int sub_scale = 0;
     int sub_min = 0;
     ScaleAndMin(block + 4, sub, &sub_scale, &sub_min);
     scale[sub] = d * static_cast<float>(sub_scale);
     min[sub] = -(dmin * static_cast<float>(sub_min));
-    for (int i = 0; i < 32; ++i) {
-      const int byte = U8(nibbles + sub / 2 * 32 + i);
-      int value = sub % 2 == 0 ? byte & 15 : byte >> 4;
-      if (high) value += (U8(block + 16 + i) >> sub & 1) << 4;
-      q[sub * 32 + i] = static_cast<std::int8_t>(value);
+    for (int i = 0; i < 32; i += 8) {
+      std::uint64_t eight = U64(nibbles + sub / 2 * 32 + i) >> sub % 2 * 4 & kOnes * 15;
+      if constexpr (kHigh) eight |= (U64(block + 16 + i) >> sub & kOnes) << 4;
+      Store64(eight, q + sub * 32 + i);
     }
   }
 }
@@ -138,14 +138,13 @@ void DecodeQ6K(const std::byte* block, std::int8_t* q, float* scale, float* min)
     const std::byte* low = block + half * 64;
     const std::byte* top = block + 128 + half * 32;
     std::int8_t* out = q + half * 128;
-    for (int l = 0; l < 32; ++l) {
-      const int bits = U8(top + l);
-      const int a = U8(low + l);
-      const int b = U8(low + l + 32);
-      out[l] = static_cast<std::int8_t>(((a & 15) | (bits & 3) << 4) - 32);
-      out[l + 32] = static_cast<std::int8_t>(((b & 15) | (bits >> 2 & 3) << 4) - 32);
-      out[l + 64] = static_cast<std::int8_t>((a >> 4 | (bits >> 4 & 3) << 4) - 32);
-      out[l + 96] = static_cast<std::int8_t>((b >> 4 | (bits >> 6 & 3) << 4) - 32);
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      for (int i = 0; i < 32; i += 8) {
+        const std::uint64_t nibbles =
+            U64(low + quarter % 2 * 32 + i) >> quarter / 2 * 4 & kOnes * 15;
+        const std::uint64_t bits = (U64(top + i) >> quarter * 2 & kOnes * 3) << 4;
+        Store64(Less(nibbles | bits, 32), out + quarter * 32 + i);
+      }
     }
   }
 }
@@ -168,25 +167,54 @@ Status WeightSource::Validate() const {
     return InvalidArgument("matrix [{}, {}] takes {} bytes, {} given", n, k, expected,
                            bytes.size());
   }
+  if (interleaved != 0 && (interleaved < 0 || interleaved % 2 != 0 || n % interleaved != 0)) {
+    return InvalidArgument("matrix [{}, {}]: {} rows are no whole runs of {} interleaved ones", n,
+                           k, n, interleaved);
+  }
   return OkStatus();
 }
+
+namespace {
+
+template <void (*decode)(const std::byte*, std::int8_t*, float*, float*)>
+void DecodeBlocks(const WeightTypeInfo& info, const std::byte* row, std::int64_t k, std::int8_t* q,
+                  float* scale, float* min) {
+  const int groups = info.block_elems / info.group;
+  for (std::int64_t i = 0; i < k; i += info.block_elems, row += info.block_bytes) {
+    decode(row, q + i, scale, min);
+    scale += groups;
+    min += groups;
+  }
+}
+
+}  // namespace
 
 void DecodeRow(WeightType type, const std::byte* row, std::int64_t k, std::int8_t* q, float* scale,
                float* min) {
   const WeightTypeInfo& info = Info(type);
-  TANDEM_CHECK(info.group != 0);
-  const int groups = info.block_elems / info.group;
-  for (std::int64_t i = 0; i < k; i += info.block_elems, row += info.block_bytes) {
-    if (info.block_elems == 32) {
-      DecodeSmall(type, row, q + i, scale, min);
-    } else if (type == WeightType::kQ6_K) {
-      DecodeQ6K(row, q + i, scale, min);
-    } else {
-      DecodeQ45K(type, row, q + i, scale, min);
-    }
-    scale += groups;
-    min += groups;
+  switch (type) {
+    case WeightType::kQ4_0:
+      return DecodeBlocks<DecodeSmall<WeightType::kQ4_0>>(info, row, k, q, scale, min);
+    case WeightType::kQ4_1:
+      return DecodeBlocks<DecodeSmall<WeightType::kQ4_1>>(info, row, k, q, scale, min);
+    case WeightType::kQ5_0:
+      return DecodeBlocks<DecodeSmall<WeightType::kQ5_0>>(info, row, k, q, scale, min);
+    case WeightType::kQ5_1:
+      return DecodeBlocks<DecodeSmall<WeightType::kQ5_1>>(info, row, k, q, scale, min);
+    case WeightType::kQ8_0:
+      return DecodeBlocks<DecodeSmall<WeightType::kQ8_0>>(info, row, k, q, scale, min);
+    case WeightType::kQ4_K:
+      return DecodeBlocks<DecodeQ45K<false>>(info, row, k, q, scale, min);
+    case WeightType::kQ5_K:
+      return DecodeBlocks<DecodeQ45K<true>>(info, row, k, q, scale, min);
+    case WeightType::kQ6_K:
+      return DecodeBlocks<DecodeQ6K>(info, row, k, q, scale, min);
+    case WeightType::kF32:
+    case WeightType::kF16:
+    case WeightType::kBF16:
+      break;
   }
+  TANDEM_CHECK(info.group != 0);
 }
 
 void DequantizeRow(WeightType type, const std::byte* row, std::int64_t k, float* out) {

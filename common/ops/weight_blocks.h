@@ -42,13 +42,23 @@ struct WeightSource {
   std::int64_t n = 0;  // output columns (rows of the file)
   std::int64_t k = 0;  // inner size
   std::span<const std::byte> bytes;
+  // Where not 0, rows come in runs of this many (a head's) of which the file interleaves the
+  // halves: row i of the first half lies at 2 i, row i of the second at 2 i + 1. Even; divides n.
+  std::int64_t interleaved = 0;
 
   std::int64_t row_bytes() const { return k / Info(type).block_elems * Info(type).block_bytes; }
-  // Errors: InvalidArgument for sizes below 1, k that is not whole blocks, or bytes that are not
-  // exactly n rows.
+  // Errors: InvalidArgument for sizes below 1, k that is not whole blocks, bytes that are not
+  // exactly n rows, or runs that n does not consist of.
   Status Validate() const;
   // Row `index`'s bytes. Requires: valid.
-  const std::byte* row(std::int64_t index) const { return bytes.data() + index * row_bytes(); }
+  const std::byte* row(std::int64_t index) const {
+    if (interleaved != 0) {
+      const std::int64_t in_run = index % interleaved;
+      const std::int64_t half = interleaved / 2;
+      index += 2 * (in_run % half) + in_run / half - in_run;
+    }
+    return bytes.data() + index * row_bytes();
+  }
 };
 
 // Splits one row of a quantised type: element i is scale[i / group] * q[i] + min[i / group].
