@@ -213,7 +213,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
                   .window = window},
                  step.share);
   Barrier(step);
-  if (ops_.kernels().quantize_row != nullptr) {
+  if (ops_.kernels().image_row != nullptr) {
     step.Enter(Stage::kAttention);
     ops::Prepare(ops_, x, step.share);
     Barrier(step);

@@ -6,10 +6,19 @@ namespace tandem::ops {
 
 namespace {
 
-std::int64_t BlockBytes(int planes) {
-  return planes == 0   ? 0
-         : planes == 1 ? static_cast<std::int64_t>(sizeof(ActivationBlock<1>))
-                       : static_cast<std::int64_t>(sizeof(ActivationBlock<2>));
+// Rows that a bf16 product reads, past the last ones too.
+constexpr std::int64_t kWholeRows = 2 * kActivationRows;
+
+std::int64_t BlockBytes(NumericsClass numerics) {
+  switch (ImageOf(numerics)) {
+    case ActivationImage::kNone:
+      return 0;
+    case ActivationImage::kInt8:
+      return static_cast<std::int64_t>(sizeof(ActivationBlock));
+    case ActivationImage::kBf16:
+      break;
+  }
+  return kActivationRows * kActivationGroup * 2;
 }
 
 }  // namespace
@@ -24,13 +33,13 @@ StatusOr<Activations> Activations::Create(NumericsClass numerics, std::int64_t m
   Activations result;
   result.max_rows_ = max_rows;
   result.max_groups_ = RoundUp(max_k, kActivationGroup) / kActivationGroup;
-  result.planes_ = ActivationPlanes(numerics);
+  result.block_bytes_ = BlockBytes(numerics);
   const std::int64_t groups = max_rows * result.max_groups_;
   TANDEM_ASSIGN_OR_RETURN(result.x_, AlignedBuffer::Allocate(groups * kActivationGroup * 4));
-  if (result.planes_ == 0) return result;
-  const std::int64_t row_blocks = RoundUp(max_rows, kActivationRows) / kActivationRows;
+  if (result.block_bytes_ == 0) return result;
+  const std::int64_t row_blocks = RoundUp(max_rows, kWholeRows) / kActivationRows;
   TANDEM_ASSIGN_OR_RETURN(result.blocks_, AlignedBuffer::Allocate(row_blocks * result.max_groups_ *
-                                                                  BlockBytes(result.planes_)));
+                                                                  result.block_bytes_));
   return result;
 }
 
@@ -42,17 +51,16 @@ ActivationView Activations::View(std::int64_t rows, std::int64_t k) const {
   view.rows = rows;
   view.k = k;
   view.groups = groups;
-  view.block_bytes = BlockBytes(planes_);
-  if (planes_ > 0) view.blocks = blocks_.data();
+  view.block_bytes = block_bytes_;
+  if (block_bytes_ > 0) view.blocks = blocks_.data();
   return view;
 }
 
 void Prepare(const OpsContext& context, const ActivationView& view, Share share) {
-  if (context.kernels().quantize_row == nullptr) return;
+  if (context.kernels().image_row == nullptr) return;
   const Range rows = share.Of(view.rows);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    context.kernels().quantize_row(view.row(row), view.k, view.blocks_of(row),
-                                   row % kActivationRows);
+    context.kernels().image_row(view.row(row), view.k, view.blocks_of(row), row % kActivationRows);
   }
 }
 

@@ -1,10 +1,9 @@
 // Rows that are about to enter a matrix product: f32 [rows, k] and, where the numerics class wants
-// it, the same rows as int8 or as 12 bits in two planes of int8, with a scale per row and 32
-// elements.
+// it, an image of the same rows: int8 with a scale per row and 32 elements, or bf16.
 //
-// An operator that ends in an Activations view writes the f32 rows; Prepare() then makes the
-// integer image of each row (a function of that row alone). Memory is taken once; a view is a value
-// that each thread makes for itself.
+// An operator that ends in an Activations view writes the f32 rows; Prepare() then makes the image
+// of each row (a function of that row alone). Memory is taken once; a view is a value that each
+// thread makes for itself.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +20,9 @@ struct ActivationView {
   float* x = nullptr;  // [rows, k]
   std::int64_t rows = 0;
   std::int64_t k = 0;
-  std::byte* blocks = nullptr;  // ActivationBlocks [row blocks, groups]; null for f32 classes
-  std::int64_t groups = 0;      // of a row
-  std::int64_t block_bytes = 0;
+  std::byte* blocks = nullptr;   // the image, [row blocks, groups]; null where there is none
+  std::int64_t groups = 0;       // of a row
+  std::int64_t block_bytes = 0;  // 16 rows by one group
 
   float* row(std::int64_t index) const { return x + index * k; }
   // The first block of the row's 16.
@@ -45,12 +44,12 @@ class Activations {
  private:
   std::int64_t max_rows_ = 0;
   std::int64_t max_groups_ = 0;  // per row
-  int planes_ = 0;
+  std::int64_t block_bytes_ = 0;
   AlignedBuffer x_;
   AlignedBuffer blocks_;
 };
 
-// Makes the integer image of this share's rows; nothing to do where the class has none. The rows
+// Makes the image of this share's rows; nothing to do where the class has none. The rows
 // must have been written, and a Barrier passed unless the same share wrote the same rows.
 void Prepare(const OpsContext& context, const ActivationView& view, Share share);
 

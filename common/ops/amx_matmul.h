@@ -1,10 +1,11 @@
-// Matrix product of quantised weights with 12-bit activations in AMX tiles: the bytes of
-// simd_int_matmul.h's, many rows at a time. Included after it and amx_tiles.h, by sources built for
-// AMX; internal linkage.
+// Matrix product in AMX tiles of bf16: activations and weights rounded to bf16, sums in f32.
+// Included after simd_matmul.h, amx_tiles.h and amx_unpack.h; internal linkage.
 //
-// Some panels are unpacked to signed bytes in scratch; then 16 rows at a time, which stay in the
-// nearest cache, meet one panel after another, group by group: tile products, stored, and added up
-// by vectors while the next group's run.
+// An output element is one chain over the blocks of 32 elements of k in ascending order, as
+// tdpbf16ps adds them up, from +0; bias and the old y are added last. The instruction treats its
+// operands alike, so weights may be either of them:
+//   few rows   columns x rows: weights as they are unpacked, activations with pairs turned
+//   many rows  rows x columns: activations as they lie, weights with pairs turned, for all rows
 #pragma once
 
 #include <immintrin.h>
@@ -17,13 +18,10 @@ namespace {
 
 static_assert(kTileSide == kActivationRows && kTileSide == kPanelColumns);
 
-// Panels unpacked at a time. One stays in the nearest cache, which is what counts when few rows
-// share the unpacking; with many, it is to fetch the rows less often.
-constexpr int64_t kUnpackedPanels = 8;
-constexpr int64_t kManyRows = 64;
+constexpr int64_t kFewRowsMost = 2 * kTileSide;
+constexpr int64_t kRowBytes = 64;  // of a tile: 32 elements
 
-// Calls fn.operator()<0>() … fn.operator()<kCount - 1>(): indices that the compiler sees as such
-// keep arrays of vectors in registers.
+// Calls fn.operator()<0>() … fn.operator()<kCount - 1>(): tiles are numbered at compile time.
 template <int kCount, typename Fn>
 [[gnu::always_inline]] static inline void Unrolled(Fn&& fn) {
   if constexpr (kCount > 0) {
@@ -32,173 +30,221 @@ template <int kCount, typename Fn>
   }
 }
 
-// How a kind of weights is multiplied. 4-bit ones lie in a tile twice, times 16 and as they are,
-// and meet rows of high and low activations in one product; others take a product for each plane.
-template <IntWeights kWeights>
-struct TilePlan {
-  static constexpr int kGroup = GroupOf(kWeights);
-  static constexpr bool kJoined = IsNibble(kWeights);
-  static constexpr int kActivationBytes = kJoined ? 64 : kGroup;  // of a row
-  static constexpr int kWeightRows = kActivationBytes / 4;
-};
-
-// Tiles 0..3: dot products [rows, 16] int32, by group and plane in turn. 4, 5: activations [rows,
-// bytes] int8. 6, 7: weights [bytes / 4, 16, 4] int8.
-template <IntWeights kWeights>
-static void ConfigureForProducts(int rows) {
-  using Plan = TilePlan<kWeights>;
-  TileShapes shapes;
-  for (int tile = 0; tile < 4; ++tile) shapes.SetTile(tile, rows);
-  for (int tile = 4; tile < 6; ++tile) shapes.SetTile(tile, rows, Plan::kActivationBytes);
-  for (int tile = 6; tile < 8; ++tile) shapes.SetTile(tile, Plan::kWeightRows);
-  ConfigureTiles(shapes);
+// Turns `rows` rows of 16 pairs, row_bytes apart, into 16 rows of 16 pairs; rows past them are
+// zero.
+static inline void TurnPairs(const uint8_t* in, int64_t row_bytes, int64_t rows, uint8_t* out) {
+  Vec r[kTileSide];
+  for (int64_t i = 0; i < kTileSide; ++i) {
+    r[i] = i < rows ? Load(reinterpret_cast<const float*>(in + i * row_bytes)) : Zero();
+  }
+  Transpose(r);
+  for (int64_t i = 0; i < kTileSide; ++i) {
+    Store(reinterpret_cast<float*>(out + i * kTileBytes / kTileSide), r[i]);
+  }
 }
 
-// One group of one panel in scratch.
-template <IntWeights kWeights>
-struct alignas(64) UnpackedGroup {
-  int8_t q[TilePlan<kWeights>::kWeightRows][kPanelColumns * 4];
-  float scale[kPanelColumns];
-  float min[HasMin(kWeights) ? kPanelColumns : 0];
+// Activations of few rows as second operands: tile `t` of block `b` at (t * blocks + b) * step.
+struct TurnedX {
+  const uint8_t* x;
+  int64_t step;
+  int64_t row_stride;
+  int64_t rows;
+
+  int64_t RowsOf(int64_t tile) const {
+    const int64_t left = rows - tile * kTileSide;
+    return left < kTileSide ? left : kTileSide;
+  }
 };
 
-template <IntWeights kWeights>
-static void UnpackPanel(const PackedView& w, int64_t panel, UnpackedGroup<kWeights>* out) {
-  constexpr int kSteps = GroupOf(kWeights) / 4;
-  const __m512i top = _mm512_set1_epi8(-128);
+static TurnedX TurnRows(const MatmulArgs* args) {
+  const auto* x = static_cast<const uint8_t*>(args->xq);
+  if (args->rows == 1) return {x, kRowBytes, 4, 1};  // a row's pairs are a column as they lie
+  TurnedX few{reinterpret_cast<const uint8_t*>(args->scratch), kTileBytes, kRowBytes, args->rows};
+  auto* out = reinterpret_cast<uint8_t*>(args->scratch);
+  const int64_t stride = args->xq_groups * kRowBytes;
+  for (int64_t first = 0; first < args->rows; first += kTileSide) {
+    for (int64_t block = 0; block < args->xq_groups; ++block, out += kTileBytes) {
+      TurnPairs(x + first * stride + block * kRowBytes, stride, few.RowsOf(first / kTileSide), out);
+    }
+  }
+  return few;
+}
+
+// kPanels panels from `panel` on with kTiles tiles of rows. Tiles 0..3: sums, [columns, rows] of
+// panel and tile of rows in turn; 4, 5: weights; 6, 7: activations.
+template <TileWeights kWeights, bool kHalf, int kPanels, int kTiles>
+static void FewRowsPanels(const MatmulArgs* args, const TurnedX& x, int64_t panel) {
+  constexpr int64_t kBlockBytes = TileBlock<kWeights, kHalf>::kBytes;
+  alignas(64) uint8_t tiles[2][kPanels][kTileBytes];
+  const PackedView& w = *args->weights;
   const uint8_t* block = w.data + panel * w.panel_bytes;
-  for (int64_t group = 0; group < w.group_count; ++group, ++out, block += BlockBytes(kWeights)) {
-    for (int step = 0; step < kSteps; ++step) {
-      __m512i quads = LoadQuads<kWeights>(block, step);
-      if constexpr (IsNibble(kWeights)) {
-        const __m512i shifted = _mm512_xor_si512(_mm512_slli_epi16(quads, 4), top);
-        _mm512_store_si512(out->q[step], shifted);
-        quads = _mm512_sub_epi8(quads, _mm512_set1_epi8(8));
-        _mm512_store_si512(out->q[kSteps + step], quads);
-      } else {
-        if constexpr (!HasMin(kWeights)) quads = _mm512_xor_si512(quads, top);
-        _mm512_store_si512(out->q[step], quads);
-      }
+  const auto unpack = [&](uint8_t(*to)[kTileBytes]) {
+    for (int p = 0; p < kPanels; ++p) {
+      const uint8_t* from = block + p * w.panel_bytes;
+      Fetch<kBlockBytes>(from + kFetchAhead);
+      UnpackBlock<kWeights, kHalf>(from, to[p]);
     }
-    const float* factors = reinterpret_cast<const float*>(block + ValueBytes(kWeights));
-    const Vec scale = Load(factors);
-    Store(out->scale, scale);
-    if constexpr (HasMin(kWeights)) Store(out->min, MinOf<kWeights, 2>(factors, scale));
-  }
-}
-
-struct alignas(64) TileDots {
-  int32_t plane[2][kActivationRows][kPanelColumns];
-};
-
-// One group. kParity: whether its number is odd; neighbours use other tiles, so that they overlap.
-template <IntWeights kWeights, int kParity>
-static inline void MultiplyGroup(const ActivationBlock<2>& x, const int8_t* weights,
-                                 TileDots* dots) {
-  using Plan = TilePlan<kWeights>;
-  constexpr int kHalf = Plan::kGroup == 32 ? 0 : kParity * 16;
-  constexpr int kStride = 2 * kActivationGroup;
-  constexpr int kDots = kParity * 2, kHigh = 4 + kParity, kLow = 5 - kParity, kWeight = 6 + kParity;
-  LoadTile<kHigh>(x.q[0][0] + kHalf, kStride);
-  LoadTile<kWeight>(weights, 64);
-  ZeroTile<kDots>();
-  AddProductInt8<kDots, kHigh, kWeight>();
-  StoreTile<kDots>(dots->plane[0], 64);
-  if constexpr (!Plan::kJoined) {
-    LoadTile<kLow>(x.q[0][1] + kHalf, kStride);
-    ZeroTile<kDots + 1>();
-    AddProductInt8<kDots + 1, kLow, kWeight>();
-    StoreTile<kDots + 1>(dots->plane[1], 64);
-  }
-}
-
-// The rows of one row block with one panel. kRows: those of the tiles, rounded up; what the tiles
-// do not hold is added up and not stored. kFetch: fetches the panel after this one meanwhile.
-template <IntWeights kWeights, int kRows, bool kFetch>
-static void AmxTile(const MatmulArgs* args, int64_t row, int64_t rows, int64_t panel,
-                    const UnpackedGroup<kWeights>* weights) {
-  constexpr int kGroup = GroupOf(kWeights);
-  const auto* x =
-      static_cast<const ActivationBlock<2>*>(args->xq) + row / kActivationRows * args->xq_groups;
-  const int64_t count = args->weights->group_count;
-  TileDots dots[2];
-  Vec sum[kRows];
-  Unrolled<kRows>([&]<int r>() __attribute__((always_inline)) { sum[r] = Zero(); });
-  const auto block = [&](int64_t group) -> const ActivationBlock<2>& {
-    return x[kGroup == 32 ? group : group / 2];
+    block += kBlockBytes;
   };
-  const auto multiply = [&](int64_t group) {
-    if (group % 2 == 0) {
-      MultiplyGroup<kWeights, 0>(block(group), weights[group].q[0], &dots[0]);
-    } else {
-      MultiplyGroup<kWeights, 1>(block(group), weights[group].q[0], &dots[1]);
-    }
-  };
-  const uint8_t* next = args->weights->data + (panel + 1) * args->weights->panel_bytes;
-  multiply(0);
-  for (int64_t group = 0; group < count; ++group) {
-    if (group + 1 < count) multiply(group + 1);
-    if constexpr (kFetch) {
-      Fetch<BlockBytes(kWeights)>(next);
-      next += BlockBytes(kWeights);
-    }
-    const ActivationBlock<2>& factors = block(group);
-    const TileDots& done = dots[group % 2];
-    const Vec weight_scale = Load(weights[group].scale);
-    Vec weight_min = Zero();
-    if constexpr (HasMin(kWeights)) weight_min = Load(weights[group].min);
-    Unrolled<kRows>([&]<int r>() __attribute__((always_inline)) {
-      __m512i whole = _mm512_load_si512(done.plane[0][r]);
-      if constexpr (!TilePlan<kWeights>::kJoined) {
-        whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 4), _mm512_load_si512(done.plane[1][r]));
-      }
-      const Vec both = Mul(weight_scale, Set(factors.scale[r]));
-      sum[r] = Fma(_mm512_cvtepi32_ps(whole), both, sum[r]);
-      if constexpr (HasMin(kWeights)) sum[r] = Fma(weight_min, Set(factors.sum[r]), sum[r]);
+  Unrolled<kPanels * kTiles>([]<int i>() { ZeroTile<i>(); });
+  unpack(tiles[0]);
+  const uint8_t* rows = x.x;
+  for (int64_t b = 0; b < w.group_count; ++b, rows += x.step) {
+    if (b + 1 < w.group_count) unpack(tiles[(b + 1) % 2]);
+    Unrolled<kTiles>(
+        [&]<int t>() { LoadTile<6 + t>(rows + t * w.group_count * x.step, x.row_stride); });
+    Unrolled<kPanels>([&]<int p>() {
+      LoadTile<4 + p % 2>(tiles[b % 2][p], kRowBytes);
+      Unrolled<kTiles>([]<int t>() { AddProductBf16<p * kTiles + t, 4 + p % 2, 6 + t>(); });
     });
   }
-  Unrolled<kRows>([&]<int r>() __attribute__((always_inline)) {
-    if (r < rows) StoreOutput(args, row + r, panel * kPanelColumns, sum[r]);
+  Unrolled<kPanels * kTiles>([&]<int i>() {
+    alignas(64) float sums[kTileSide * kTileSide];
+    const int64_t column = (panel + i / kTiles) * kPanelColumns;
+    const int64_t row = i % kTiles * kTileSide;
+    if (x.rows == 1) {
+      StoreTile<i>(sums, sizeof(float));
+      StoreOutput(args, 0, column, Load(sums));
+      return;
+    }
+    StoreTile<i>(sums, kTileSide * sizeof(float));
+    Vec r[kTileSide];
+    for (int64_t c = 0; c < kTileSide; ++c) r[c] = Load(sums + c * kTileSide);
+    Transpose(r);
+    for (int64_t k = 0; k < x.RowsOf(i % kTiles); ++k) StoreOutput(args, row + k, column, r[k]);
   });
 }
 
-template <IntWeights kWeights, int kRows>
-static void AmxPanels(const MatmulArgs* args) {
-  const PackedView& w = *args->weights;
-  auto* unpacked = reinterpret_cast<UnpackedGroup<kWeights>*>(args->scratch);
-  const int64_t at_once = args->rows > kManyRows ? kUnpackedPanels : 1;
-  for (int64_t first = args->panel_begin; first < args->panel_end; first += at_once) {
-    const int64_t left = args->panel_end - first;
-    const int64_t panels = left < at_once ? left : at_once;
-    for (int64_t p = 0; p < panels; ++p) {
-      UnpackPanel<kWeights>(w, first + p, unpacked + p * w.group_count);
+template <TileWeights kWeights, bool kHalf, int kTiles>
+static void FewRowsMatmul(const MatmulArgs* args) {
+  constexpr int kPanels = 4 / kTiles;
+  const TurnedX x = TurnRows(args);
+  TileShapes shapes;
+  for (int i = 0; i < 4; ++i) shapes.SetTile(i, kTileSide, 4 * x.RowsOf(i % kTiles));
+  for (int i = 4; i < 6; ++i) shapes.SetTile(i, kTileSide);
+  for (int i = 6; i < 6 + kTiles; ++i) shapes.SetTile(i, kTileSide, 4 * x.RowsOf(i - 6));
+  ConfigureTiles(shapes);
+  int64_t panel = args->panel_begin;
+  for (; panel + kPanels <= args->panel_end; panel += kPanels) {
+    FewRowsPanels<kWeights, kHalf, kPanels, kTiles>(args, x, panel);
+  }
+  if constexpr (kPanels == 4) {
+    for (; panel + 2 <= args->panel_end; panel += 2) {
+      FewRowsPanels<kWeights, kHalf, 2, kTiles>(args, x, panel);
     }
-    for (int64_t row = 0; row < args->rows; row += kActivationRows) {
-      const int64_t rows = args->rows - row < kActivationRows ? args->rows - row : kActivationRows;
-      for (int64_t p = 0; p < panels; ++p) {
-        const UnpackedGroup<kWeights>* weights = unpacked + p * w.group_count;
-        if (at_once == 1 && row == 0) {
-          AmxTile<kWeights, kRows, true>(args, row, rows, first + p, weights);
-        } else {
-          AmxTile<kWeights, kRows, false>(args, row, rows, first + p, weights);
-        }
-      }
+  }
+  if (panel < args->panel_end) FewRowsPanels<kWeights, kHalf, 1, kTiles>(args, x, panel);
+  ReleaseTiles();
+}
+
+// Panels whose tiles leave room for passing activations in the nearest cache, in bytes.
+constexpr int64_t kStayingBytes = 40 << 10;
+
+// The sums [rows, columns] in tiles 0..3, by tile of rows and panel in turn. By way of the stack:
+// rows of y often lie whole pages apart, which tile stores are slow at.
+template <int kPanels, int kTiles>
+static void StoreManyRows(const MatmulArgs* args, int64_t row, int64_t panel) {
+  const int64_t column = panel * kPanelColumns;
+  const int64_t left = args->rows - row;
+  alignas(64) float sums[kTiles * kTileSide][kPanels * kTileSide];
+  Unrolled<kPanels * kTiles>([&]<int i>() {
+    StoreTile<i>(&sums[i / kPanels * kTileSide][i % kPanels * kTileSide], sizeof sums[0]);
+  });
+  for (int64_t r = 0; r < kTiles * kTileSide && r < left; ++r) {
+    for (int64_t p = 0; p < kPanels; ++p) {
+      StoreOutput(args, row + r, column + p * kPanelColumns, Load(&sums[r][p * kTileSide]));
     }
   }
 }
 
-template <IntWeights kWeights>
-static void AmxMatmul(const MatmulArgs* args) {
-  const int height = static_cast<int>(args->rows < kTileSide ? args->rows : kTileSide);
-  ConfigureForProducts<kWeights>(height);
-  if (height <= 4) {
-    AmxPanels<kWeights, 4>(args);
-  } else if (height <= 8) {
-    AmxPanels<kWeights, 8>(args);
-  } else {
-    AmxPanels<kWeights, 16>(args);
+// Rows [row, row + 16 * kTiles) with kPanels panels whose blocks' turned tiles lie side by side in
+// `weights`. Tiles 4, 5: activations; 6, 7: weights. The rows are whole tiles in memory; what comes
+// of those past the end is dropped. kPass: rows leave the nearest cache to the weights.
+template <int kPanels, int kTiles, bool kPass>
+static void ManyRowsBlock(const MatmulArgs* args, int64_t row, int64_t panel,
+                          const uint8_t* weights) {
+  const int64_t stride = args->xq_groups * kRowBytes;
+  const uint8_t* x = static_cast<const uint8_t*>(args->xq) + row * stride;
+  Unrolled<kPanels * kTiles>([]<int i>() { ZeroTile<i>(); });
+  for (int64_t b = 0; b < args->xq_groups; ++b, x += kRowBytes, weights += kPanels * kTileBytes) {
+    Unrolled<kPanels>([&]<int p>() { LoadTile<6 + p>(weights + p * kTileBytes, kRowBytes); });
+    Unrolled<kTiles>([&]<int t>() {
+      const uint8_t* rows = x + t * kTileSide * stride;
+      if constexpr (kPass) {
+        LoadTileOnce<4 + t>(rows, stride);
+      } else {
+        LoadTile<4 + t>(rows, stride);
+      }
+      Unrolled<kPanels>([]<int p>() { AddProductBf16<t * kPanels + p, 4 + t, 6 + p>(); });
+    });
   }
+  StoreManyRows<kPanels, kTiles>(args, row, panel);
+}
+
+template <int kPanels, bool kPass>
+static void ManyRowsOf(const MatmulArgs* args, int64_t panel, const uint8_t* weights) {
+  int64_t row = 0;
+  for (; row + kTileSide < args->rows; row += 2 * kTileSide) {
+    ManyRowsBlock<kPanels, 2, kPass>(args, row, panel, weights);
+  }
+  if (row < args->rows) ManyRowsBlock<kPanels, 1, kPass>(args, row, panel, weights);
+}
+
+template <TileWeights kWeights, bool kHalf, int kPanels>
+static void ManyRowsPanels(const MatmulArgs* args, int64_t panel) {
+  using Block = TileBlock<kWeights, kHalf>;
+  const PackedView& w = *args->weights;
+  auto* turned = reinterpret_cast<uint8_t*>(args->scratch);
+  alignas(64) uint8_t tile[kTileBytes];
+  for (int p = 0; p < kPanels; ++p) {
+    const uint8_t* block = w.data + (panel + p) * w.panel_bytes;
+    for (int64_t b = 0; b < w.group_count; ++b, block += Block::kBytes) {
+      UnpackBlock<kWeights, kHalf>(block, tile);
+      TurnPairs(tile, kRowBytes, kTileSide, turned + (b * kPanels + p) * kTileBytes);
+    }
+  }
+  if (w.group_count * kPanels * kTileBytes <= kStayingBytes) {
+    ManyRowsOf<kPanels, true>(args, panel, turned);
+  } else {
+    ManyRowsOf<kPanels, false>(args, panel, turned);
+  }
+}
+
+template <TileWeights kWeights, bool kHalf>
+static void ManyRowsMatmul(const MatmulArgs* args) {
+  TileShapes shapes;
+  for (int i = 0; i < 8; ++i) shapes.SetTile(i, kTileSide);
+  ConfigureTiles(shapes);
+  int64_t panel = args->panel_begin;
+  for (; panel + 2 <= args->panel_end; panel += 2) ManyRowsPanels<kWeights, kHalf, 2>(args, panel);
+  if (panel < args->panel_end) ManyRowsPanels<kWeights, kHalf, 1>(args, panel);
   ReleaseTiles();
+}
+
+template <TileWeights kWeights, bool kHalf>
+static void TileMatmul(const MatmulArgs* args) {
+  if (args->rows <= kTileSide) {
+    FewRowsMatmul<kWeights, kHalf, 1>(args);
+  } else if (args->rows <= kFewRowsMost) {
+    FewRowsMatmul<kWeights, kHalf, 2>(args);
+  } else {
+    ManyRowsMatmul<kWeights, kHalf>(args);
+  }
+}
+
+// One row as bf16, to nearest even; elements past k are zero.
+static void RoundRow(const float* x, int64_t k, void* image, int64_t row) {
+  const int64_t blocks = RoundUp(k, kActivationGroup) / kActivationGroup;
+  uint8_t* out = static_cast<uint8_t*>(image) + row * blocks * kRowBytes;
+  for (int64_t first = 0; first < k; first += kActivationGroup, out += kRowBytes) {
+    Vec v[2];
+    for (int64_t half = 0; half < 2; ++half) {
+      const int64_t at = first + half * kLanes;
+      v[half] = at + kLanes <= k ? Load(x + at) : at < k ? LoadPart(x + at, k - at) : Zero();
+    }
+    const auto pairs = _mm512_cvtne2ps_pbh(v[1], v[0]);
+    __builtin_memcpy(out, &pairs, sizeof pairs);
+  }
 }
 
 }  // namespace

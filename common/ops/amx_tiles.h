@@ -38,6 +38,11 @@ template <int kTile>
 static inline void LoadTile(const void* p, int64_t row_stride) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(p), "r"(row_stride) : "memory");
 }
+// The same for what is not about to be read again: it leaves the nearest cache to others.
+template <int kTile>
+static inline void LoadTileOnce(const void* p, int64_t row_stride) {
+  asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(p), "r"(row_stride) : "memory");
+}
 template <int kTile>
 static inline void StoreTile(void* p, int64_t row_stride) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(p), "r"(row_stride) : "memory");
@@ -47,11 +52,6 @@ static inline void StoreTile(void* p, int64_t row_stride) {
 template <int kSum, int kA, int kB>
 static inline void AddProductBf16() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
-}
-// kSum [m, n] int32 += kA [m, 4 k] . kB [k, n, 4] of signed bytes, exactly.
-template <int kSum, int kA, int kB>
-static inline void AddProductInt8() {
-  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
 }
 
 }  // namespace

@@ -19,31 +19,37 @@ enum class WeightLayout : uint8_t {
   kPanelInt8,   // [panels, groups] blocks: q [group, 16] i8, scale [16] f32, min [16] f32 if any
   kPanelVnni,   // same blocks, q as [group / 4, 16, 4] u8; without min the byte is q + 128
   kPanelVnni4,  // same blocks, two values of 0..15 a byte: [group / 8, 16, 4], low nibbles first
+  // Blocks of 32 elements of k (as many zeros past k as are missing): values, scale [32 / group,
+  // 16], min [16] if any, these as f32 or halves.
+  kTileNibble,  // [4, 32] u16, in word [i, e] element e of columns 4 i .. 4 i + 3, low bits first;
+                // without min q + 8
+  kTileByte,    // [16, 32] i8: elements 0, 2, … 30, then 1, 3, … 31 of a column
+  kTileBf16,    // [16, 32] bfloat16, no factors
 };
 
 inline constexpr int64_t kPanelColumns = 16;
-inline constexpr int64_t kActivationGroup = 32;  // elements that share one int8 scale
+inline constexpr int64_t kActivationGroup = 32;  // elements of a block of activations
 
 struct PackedView {
   WeightLayout layout;
   const uint8_t* data;
-  int64_t n;            // output columns
-  int64_t k;            // inner size
-  int32_t group;        // elements of k that share a weight scale: 32 or 16; 0 for float layouts
-  int32_t has_min;      // weight = scale * q + min (then q is not negative), else scale * q
-  int64_t group_count;  // per panel; k rounded up to whole groups of 32, counted in groups
-  int64_t block_bytes;  // one group of one panel
+  int64_t n;             // output columns
+  int64_t k;             // inner size
+  int32_t group;         // elements of k that share a weight scale: 32 or 16; 0 for float layouts
+  int32_t has_min;       // weight = scale * q + min (then q is not negative), else scale * q
+  int32_t half_factors;  // of tile layouts: scale and min are halves
+  int64_t group_count;   // blocks of a panel; they hold k rounded up to a multiple of 32
+  int64_t block_bytes;   // one group of one panel; in tile layouts 32 elements of one panel
   int64_t panel_bytes;
 };
 
 // Rows that one block of integer activations holds, and that one tile product takes.
 inline constexpr int64_t kActivationRows = 16;
 
-// 16 rows by one group of 32 elements, as integers: int8 (one plane), or 12 bits, 16 * high + low
-// (two). Elements past k are zero. A matrix is [row blocks, groups] of them.
-template <int kPlanes>
+// 16 rows by one group of 32 elements as int8. Elements past k are zero. A matrix is [row blocks,
+// groups] of them.
 struct alignas(64) ActivationBlock {
-  int8_t q[kActivationRows][kPlanes][kActivationGroup];
+  int8_t q[kActivationRows][kActivationGroup];
   float scale[kActivationRows];
   float sum[kActivationRows];          // scale * sum of the integers: multiplies the weights' min
   int32_t seed[kActivationRows];       // -128 * that sum: undoes the weights' offset
@@ -52,8 +58,10 @@ struct alignas(64) ActivationBlock {
 
 struct MatmulArgs {
   const PackedView* weights;
-  const float* x;     // [rows, k], row stride x_stride
-  const void* xq;     // ActivationBlock of row 0; null unless the class has integer activations
+  const float* x;  // [rows, k], row stride x_stride
+  // The rows' other image: ActivationBlock of row 0 (int8), or [rows, xq_groups, 32] bf16, with
+  // whatever rows follow up to a multiple of 32. Null where the class has none.
+  const void* xq;
   int64_t xq_groups;  // of a row
   int64_t x_stride;   // elements
   int64_t rows;
@@ -90,9 +98,8 @@ struct AttendArgs {
 inline constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
-// Unpacked weights: a tile of 32 columns in f32, or eight panels of bytes with their factors (36
-// bytes for each element of k and panel).
-inline constexpr int64_t MatmulScratchFloats(int64_t k) { return RoundUp(k, 32) * 72; }
+// Unpacked weights, 32 columns in f32 or bf16; or 32 rows of activations in bf16.
+inline constexpr int64_t MatmulScratchFloats(int64_t k) { return RoundUp(k, 32) * 32; }
 // Keys and values of a chunk, accumulators, scores, running maximum and sum of each row.
 inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
   return 2 * kKeyChunk * RoundUp(head_dim, 16) +
@@ -111,8 +118,8 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
   // y = silu(gate) * up. y may be gate or up.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);
-  // One row into place `row` (0..15) of its blocks. Null where the class keeps f32 activations.
-  void (*quantize_row)(const float* x, int64_t k, void* blocks, int64_t row);
+  // Row `row` (0..15) of 16 into their image (MatmulArgs::xq). Null where the class has none.
+  void (*image_row)(const float* x, int64_t k, void* image, int64_t row);
   void (*matmul)(const MatmulArgs* args);
   void (*attend)(const AttendArgs* args);
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.

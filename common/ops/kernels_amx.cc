@@ -1,6 +1,6 @@
-// The amx class: 12-bit activations, as two planes of int8, with quantised weights; attention in
-// tiles of bf16; the rest as in avx512. Few rows are multiplied by vectors, many in AMX tiles: the
-// same integers, the same bytes. Built for AMX; may include nothing with external inline functions.
+// The amx class: activations and weights in tiles of bf16, where the weights are quantised or bf16
+// in the file; attention in tiles of bf16; the rest as in avx512. Built for AMX; may include
+// nothing with external inline functions.
 #include "common/ops/vector_avx512.h"
 // The vector type first: the kernels below are written over it.
 #include "common/ops/simd_rows.h"
@@ -15,30 +15,24 @@
 #include "common/ops/amx_attention.h"
 // Uses simd_rows.h.
 #include "common/ops/simd_matmul.h"
-// Uses simd_matmul.h.
-#include "common/ops/simd_int_matmul.h"
-// Uses simd_int_matmul.h.
+// Uses vector_avx512.h.
+#include "common/ops/amx_unpack.h"
+// Uses simd_matmul.h, amx_tiles.h and amx_unpack.h.
 #include "common/ops/amx_matmul.h"
 
 namespace tandem::ops {
 namespace {
 
-constexpr int64_t kVectorRows = 3;  // rows up to which vectors are faster than tiles
-
 void Matmul(const MatmulArgs* args) {
-  const bool done = WithIntWeights(*args->weights, [&]<IntWeights kWeights>() {
-    if (args->rows <= kVectorRows) {
-      IntMatmul<kWeights, 2>(args);
-    } else {
-      AmxMatmul<kWeights>(args);
-    }
+  const bool done = WithTileWeights(*args->weights, [&]<TileWeights kWeights, bool kHalf>() {
+    TileMatmul<kWeights, kHalf>(args);
   });
   if (!done) MatmulF32(args);
 }
 
 }  // namespace
 
-const Kernels kAmxKernels = {RmsNorm, Swiglu, QuantizeRow<2>, Matmul,
+const Kernels kAmxKernels = {RmsNorm, Swiglu, RoundRow,       Matmul,
                              Attend,  ExpSum, kAmxAttendRows, kTileSide};
 
 }  // namespace tandem::ops

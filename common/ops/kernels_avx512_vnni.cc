@@ -14,13 +14,13 @@ namespace {
 
 void Matmul(const MatmulArgs* args) {
   const bool done =
-      WithIntWeights(*args->weights, [&]<IntWeights kWeights>() { IntMatmul<kWeights, 1>(args); });
+      WithIntWeights(*args->weights, [&]<IntWeights kWeights>() { IntMatmul<kWeights>(args); });
   if (!done) MatmulF32(args);
 }
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow<1>, Matmul,
-                                    Attend,  ExpSum, kAttendRows,    kAttentionRows};
+const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow, Matmul,
+                                    Attend,  ExpSum, kAttendRows, kAttentionRows};
 
 }  // namespace tandem::ops

@@ -8,14 +8,13 @@
 //   avx512       as avx2                        f32                    bf16  AVX-512 F BW DQ VL
 //   avx512-vnni  as avx2                        int8 per row and 32,   bf16  AVX-512 VNNI
 //                                               f32 on float weights
-//   amx          as avx2                        12 bits per row and    bf16  AMX int8 and bf16,
-//                                               32, f32 on float             avx512-vnni
-//                                               weights
+//   amx          bf16 tiles, made of what the   bf16, f32 on F32 and   bf16  AMX bf16, AVX-512
+//                file has; F32 and F16 as avx2  F16 weights                  VNNI and BF16
 //
 // The class comes from a table by vendor and instruction set or from a flag, never from a timing.
-// The table takes the fastest class whose activations are as good as f32; 12 bits that share a
-// scale with 31 neighbours are. int8 ones move logits about ten times as far from the f32 reference
-// (bounds: tests/integration/engine), and so are for those who ask for them.
+// The table takes the fastest class that stays an order of magnitude nearer to the f32 reference
+// than int8 activations do; these (avx512-vnni) are for those who ask for them (bounds:
+// tests/integration/engine; figures: tests/bench/README.md).
 #pragma once
 
 #include <cstdint>
@@ -35,8 +34,9 @@ enum class KvType : std::uint8_t { kF32, kBf16 };
 
 std::string_view Name(NumericsClass numerics);  // "avx512-vnni"
 KvType KvTypeOf(NumericsClass numerics);
-// int8 planes of the activations that meet quantised weights: 0 where they stay f32.
-int ActivationPlanes(NumericsClass numerics);
+// What activations become before they meet weights that are quantised or, for kBf16, bf16.
+enum class ActivationImage : std::uint8_t { kNone, kInt8, kBf16 };
+ActivationImage ImageOf(NumericsClass numerics);
 inline int ElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
 
 // In ascending order of the enum; never empty.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -53,6 +54,73 @@ constexpr std::uint32_t kSignBits = kLayout == WeightLayout::kPanelInt8 || kMin 
                                     : kLayout == WeightLayout::kPanelVnni4      ? 0x08080808u
                                                                                 : 0x80808080u;
 
+// Elements [first, first + 32) of columns 4 i .. 4 i + 3, a nibble each, low bits first.
+void StoreTileNibbles(const Stretch& stretch, std::int64_t first, bool has_min, std::byte* out) {
+  const std::uint16_t sign = has_min ? 0 : 0x8888;
+  for (int quad = 0; quad < 4; ++quad) {
+    std::array<std::uint16_t, 32> words;
+    const std::int8_t* q[4];
+    for (int c = 0; c < 4; ++c) q[c] = &stretch.q[quad * 4 + c][first];
+    for (std::size_t i = 0; i < 32; ++i) {
+      words[i] = static_cast<std::uint16_t>(
+          ((q[0][i] & 15) | (q[1][i] & 15) << 4 | (q[2][i] & 15) << 8 | (q[3][i] & 15) << 12) ^
+          sign);
+    }
+    std::memcpy(out + quad * 64, words.data(), sizeof words);
+  }
+}
+
+// Exact for what was a half; all NaN are one.
+std::uint16_t ToHalf(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7e00u;
+  if (magnitude >= 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+  const std::uint32_t normal = (magnitude >> 13) - (112u << 10);
+  const auto small =
+      static_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p24f);  // subnormal or zero
+  return static_cast<std::uint16_t>(sign | (magnitude < 0x38800000u ? small : normal));
+}
+
+// One line of factors, a column each. Returns its end.
+std::byte* StoreLine(const std::array<float, kPanelColumns>& line, bool half, std::byte* out) {
+  if (half) {
+    std::array<std::uint16_t, kPanelColumns> halves;
+    std::transform(line.begin(), line.end(), halves.begin(), ToHalf);
+    std::memcpy(out, halves.data(), sizeof halves);
+    return out + sizeof halves;
+  }
+  std::memcpy(out, line.data(), sizeof line);
+  return out + sizeof line;
+}
+
+// Elements [first, first + 32) of a stretch as one block of a tile layout. Returns its end.
+std::byte* StoreTile(const Stretch& stretch, std::int64_t first, const PackedView& shape,
+                     std::byte* out) {
+  if (shape.layout == WeightLayout::kTileNibble) {
+    StoreTileNibbles(stretch, first, shape.has_min != 0, out);
+    out += kPanelColumns * 16;
+  } else {
+    for (int c = 0; c < kPanelColumns; ++c, out += 32) {
+      for (int i = 0; i < 32; ++i) {
+        out[i] = static_cast<std::byte>(stretch.q[c][first + i % 16 * 2 + i / 16]);
+      }
+    }
+  }
+  const bool half = shape.half_factors != 0;
+  std::array<float, kPanelColumns> line;
+  for (std::int64_t at = first; at < first + 32; at += shape.group) {
+    for (int c = 0; c < kPanelColumns; ++c) line[c] = stretch.scale[c][at / shape.group];
+    out = StoreLine(line, half, out);
+  }
+  if (shape.has_min != 0) {
+    for (int c = 0; c < kPanelColumns; ++c) line[c] = stretch.min[c][first / shape.group];
+    out = StoreLine(line, half, out);
+  }
+  return out;
+}
+
 // The elements [first, first + kGroup) of a stretch as one block's values. Returns their end.
 template <WeightLayout kLayout, int kGroup, bool kMin>
 std::byte* StoreValues(const Stretch& stretch, std::int64_t first, std::byte* out) {
@@ -97,8 +165,10 @@ std::byte* StoreGroup(const Stretch& stretch, std::int64_t index, std::byte* blo
   return out;
 }
 
-template <WeightLayout kLayout, int kGroup, bool kMin>
-void PackQuantized(const WeightSource& source, std::int64_t panel, std::byte* out) {
+// Decodes the panel's rows a stretch at a time: store(stretch, elements) takes each. Rows past n
+// hold `blank`, without a scale.
+template <typename Store>
+void ForEachStretch(const WeightSource& source, std::int64_t panel, int blank, Store&& store) {
   const WeightTypeInfo& info = Info(source.type);
   const std::int64_t columns = std::min(kPanelColumns, source.n - panel * kPanelColumns);
   const std::byte* rows[kPanelColumns];
@@ -106,7 +176,7 @@ void PackQuantized(const WeightSource& source, std::int64_t panel, std::byte* ou
   Stretch stretch;
   if (columns < kPanelColumns) {  // those past n hold what is stored as zero
     std::memset(&stretch, 0, sizeof stretch);
-    std::memset(stretch.q, kSignBits<kLayout, kMin> & 0xff, sizeof stretch.q);
+    std::memset(stretch.q, blank, sizeof stretch.q);
   }
   for (std::int64_t first = 0; first < source.k; first += kStretch) {
     const std::int64_t count = std::min(kStretch, source.k - first);
@@ -114,8 +184,40 @@ void PackQuantized(const WeightSource& source, std::int64_t panel, std::byte* ou
       DecodeRow(source.type, rows[c], count, stretch.q[c], stretch.scale[c], stretch.min[c]);
       rows[c] += count / info.block_elems * info.block_bytes;
     }
-    for (std::int64_t i = 0; i < count / kGroup; ++i) {
-      out = StoreGroup<kLayout, kGroup, kMin>(stretch, i, out);
+    store(stretch, count);
+  }
+}
+
+template <WeightLayout kLayout, int kGroup, bool kMin>
+void PackQuantized(const WeightSource& source, std::int64_t panel, std::byte* out) {
+  ForEachStretch(source, panel, kSignBits<kLayout, kMin> & 0xff,
+                 [&](const Stretch& stretch, std::int64_t count) {
+                   for (std::int64_t i = 0; i < count / kGroup; ++i) {
+                     out = StoreGroup<kLayout, kGroup, kMin>(stretch, i, out);
+                   }
+                 });
+}
+
+void PackTiles(const WeightSource& source, const PackedView& shape, std::int64_t panel,
+               std::byte* out) {
+  const bool offset = shape.layout == WeightLayout::kTileNibble && shape.has_min == 0;
+  ForEachStretch(source, panel, offset ? -8 : 0, [&](const Stretch& stretch, std::int64_t count) {
+    for (std::int64_t first = 0; first < count; first += 32) {
+      out = StoreTile(stretch, first, shape, out);
+    }
+  });
+}
+
+// Blocks of 32 elements of each row, as the file has them.
+void PackBf16Tiles(const WeightSource& source, std::int64_t panel, std::byte* out) {
+  const std::int64_t columns = std::min(kPanelColumns, source.n - panel * kPanelColumns);
+  for (std::int64_t first = 0; first < source.k; first += 32) {
+    const std::int64_t bytes = std::min<std::int64_t>(32, source.k - first) * 2;
+    for (std::int64_t c = 0; c < kPanelColumns; ++c, out += 64) {
+      std::memset(out, 0, 64);
+      if (c >= columns) continue;
+      std::memcpy(out, source.row(panel * kPanelColumns + c) + first * 2,
+                  static_cast<std::size_t>(bytes));
     }
   }
 }
@@ -184,6 +286,13 @@ void PackPanels(const WeightSource& source, const PackedView& shape, Range panel
         break;
       case WeightLayout::kPanelVnni4:
         PackQuantized<WeightLayout::kPanelVnni4>(source, panel, out);
+        break;
+      case WeightLayout::kTileNibble:
+      case WeightLayout::kTileByte:
+        PackTiles(source, shape, panel, out);
+        break;
+      case WeightLayout::kTileBf16:
+        PackBf16Tiles(source, panel, out);
         break;
     }
   }

@@ -7,18 +7,43 @@ namespace {
 
 WeightLayout LayoutFor(WeightType type, NumericsClass numerics) {
   if (numerics == NumericsClass::kScalarF32) return WeightLayout::kRowsF32;
+  const ActivationImage image = ImageOf(numerics);
+  const bool nibble = Info(type).nibble;
   switch (type) {
     case WeightType::kF32:
       return WeightLayout::kPanelF32;
     case WeightType::kF16:
       return WeightLayout::kPanelF16;
     case WeightType::kBF16:
-      return WeightLayout::kPanelBf16;
+      return image == ActivationImage::kBf16 ? WeightLayout::kTileBf16 : WeightLayout::kPanelBf16;
     default:
       break;
   }
-  if (ActivationPlanes(numerics) == 0) return WeightLayout::kPanelInt8;
-  return Info(type).nibble ? WeightLayout::kPanelVnni4 : WeightLayout::kPanelVnni;
+  switch (image) {
+    case ActivationImage::kNone:
+      return WeightLayout::kPanelInt8;
+    case ActivationImage::kInt8:
+      return nibble ? WeightLayout::kPanelVnni4 : WeightLayout::kPanelVnni;
+    case ActivationImage::kBf16:
+      break;
+  }
+  return nibble ? WeightLayout::kTileNibble : WeightLayout::kTileByte;
+}
+
+// The part of the shape that quantised weights in tiles have, and bf16 ones.
+void ShapeTiles(const WeightTypeInfo& info, PackedView& view) {
+  view.group_count = RoundUp(view.k, 32) / 32;
+  if (view.layout == WeightLayout::kTileBf16) {
+    view.block_bytes = kPanelColumns * 32 * 2;
+  } else {
+    view.group = info.group;
+    view.has_min = info.has_min ? 1 : 0;
+    view.half_factors = info.half_factors ? 1 : 0;
+    const std::int64_t factors = 32 / info.group + view.has_min;
+    view.block_bytes = kPanelColumns * (view.layout == WeightLayout::kTileNibble ? 16 : 32) +
+                       factors * kPanelColumns * (info.half_factors ? 2 : 4);
+  }
+  view.panel_bytes = view.group_count * view.block_bytes;
 }
 
 }  // namespace
@@ -38,6 +63,11 @@ PackedView PackedMatrix::ShapeOf(const WeightSource& source, NumericsClass numer
     case WeightLayout::kPanelF16:
     case WeightLayout::kPanelBf16:
       view.panel_bytes = kPanelColumns * source.k * 2;
+      return view;
+    case WeightLayout::kTileNibble:
+    case WeightLayout::kTileByte:
+    case WeightLayout::kTileBf16:
+      ShapeTiles(Info(source.type), view);
       return view;
     default:
       break;

@@ -4,8 +4,9 @@
 //   class        F32, F16, BF16 in the file    quantised in the file
 //   scalar-f32   f32 rows                      f32 rows (4 bytes an element)
 //   avx2,avx512  panels of the same type       int8 panels, 9 or 10 bits an element
-//   avx512-vnni, panels of the same type       int8 panels; 4-bit types 6 bits an element
-//   amx
+//   avx512-vnni  panels of the same type       int8 panels; 4-bit types 6 bits an element
+//   amx          F32, F16: the same panels;    tiles of int8 or 4 bits, with the file's factors:
+//                BF16: tiles                   4.5 to 10 bits an element
 //
 // All conversions are exact but for the scalar class's and Q*_1's scale * q + min, which rounds
 // once or twice in f32.

@@ -182,9 +182,9 @@ constexpr Digests kAvx512Vnni = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05
                                  0xb384b7d423852b80};
 constexpr Digests kAmx = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05af14b4e534d,
                           0x4b3a281e1f84dfcf, 0x3cdaf00aca4637e8, 0x2421de091516f966,
-                          0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0x08d79aee8882b99a,
-                          0x0e93955b7b288007, 0x080c0a62ed29f97d, 0x939685b80a2a8c24,
-                          0xbf1424a807d5f799};
+                          0xf2b36d44d8e6b6e9, 0xa4a5118fe40bdb2e, 0x4e7875fb6b389d7a,
+                          0x776ec56e192d848b, 0x3f06d56078418c95, 0xf409e908273f3c6b,
+                          0xc2287306f3ac531e};
 
 const Digests& Known(NumericsClass numerics) {
   switch (numerics) {

@@ -1,11 +1,9 @@
 // Matrix product of quantised weights with integer activations by vpdpbusd. Included after
 // vector_avx512.h and simd_matmul.h, by sources built for AVX-512 with VNNI; internal linkage.
 //
-// A row's activations are one plane of int8, or two: 16 * high + low. Products of weight and
-// activation bytes are added into int32, exactly, so neither their order inside a group nor the
-// instruction matters. Per output element and group, ascending:
+// Products of weight and activation bytes are added into int32, exactly, so their order inside a
+// group does not matter. Per output element and group, ascending:
 //   sum = fma(float(dot), weight_scale * activation_scale, sum), then fma(min, activation_sum, sum)
-// With two planes, 4-bit weights that have a min count from -8 on: min is fma(scale, 8, min).
 #pragma once
 
 #include <immintrin.h>
@@ -55,13 +53,12 @@ static inline bool WithIntWeights(const PackedView& w, Fn&& fn) {
   return true;
 }
 
-// One row's groups as integers: group scale = largest magnitude / kMost, elements rounded to
-// nearest even. A group too small for kMost / max to be finite becomes zero.
-template <int kPlanes>
+// One row's groups as integers: group scale = largest magnitude / 127, elements rounded to nearest
+// even. A group too small for 127 / max to be finite becomes zero.
 static void QuantizeRow(const float* x, int64_t k, void* blocks, int64_t row) {
-  constexpr float kMost = kPlanes == 1 ? 127.0f : 2039.0f;  // 16 * 127 + 7
-  constexpr float kSmallest = kPlanes == 1 ? 1e-36f : 1e-34f;
-  auto* block = static_cast<ActivationBlock<kPlanes>*>(blocks);
+  constexpr float kMost = 127.0f;
+  constexpr float kSmallest = 1e-36f;
+  auto* block = static_cast<ActivationBlock*>(blocks);
   for (int64_t first = 0; first < k; first += kActivationGroup, ++block) {
     Vec v[2];
     for (int64_t half = 0; half < 2; ++half) {
@@ -74,25 +71,9 @@ static void QuantizeRow(const float* x, int64_t k, void* blocks, int64_t row) {
     const Vec inverse = Set(used ? kMost / max : 0.0f);
     int32_t sum[2];
     for (int64_t half = 0; half < 2; ++half) {
-      int8_t* high = block->q[row][0] + half * kLanes;
-      const __m512i q = _mm512_cvtps_epi32(Mul(v[half], inverse));
-      __m512i rounded;
-      if constexpr (kPlanes == 1) {
-        const __m128i bytes = _mm512_cvtsepi32_epi8(q);
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(high), bytes);
-        rounded = _mm512_cvtepi8_epi32(bytes);
-      } else {
-        // Out of range are infinities and NaN alone.
-        const __m512i most = _mm512_set1_epi32(2039);
-        rounded = _mm512_max_epi32(_mm512_min_epi32(q, most),
-                                   _mm512_sub_epi32(_mm512_setzero_si512(), most));
-        const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(rounded, _mm512_set1_epi32(8)), 4);
-        const __m512i lower = _mm512_sub_epi32(rounded, _mm512_slli_epi32(upper, 4));
-        int8_t* low = block->q[row][kPlanes - 1] + half * kLanes;
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(upper));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(lower));
-      }
-      sum[half] = _mm512_reduce_add_epi32(rounded);
+      const __m128i bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(Mul(v[half], inverse)));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(block->q[row] + half * kLanes), bytes);
+      sum[half] = _mm512_reduce_add_epi32(_mm512_cvtepi8_epi32(bytes));
       block->seed16[half][row] = -128 * sum[half];
     }
     block->scale[row] = scale;
@@ -113,53 +94,36 @@ static inline __m512i LoadQuads(const uint8_t* block, int step) {
   }
 }
 
-constexpr int64_t kFetchAhead = 1024;  // bytes
-
-// Asks for kBytes from `p` on. What lies past the weights is asked for in vain.
-template <int64_t kBytes>
-static inline void Fetch(const uint8_t* p) {
-  for (int64_t at = 0; at < kBytes; at += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
-  }
-}
-
 static inline __m512i Broadcast32(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);
   return _mm512_set1_epi32(four);
 }
 
-// Whether weights 0..15 are multiplied as -8..7.
-template <IntWeights kWeights, int kPlanes>
-constexpr bool Recentred() {
-  return kPlanes == 2 && kWeights == IntWeights::kNibble32Min;
-}
-
 // The min of a group's 16 columns, if any. `factors`: their scales, then their mins.
-template <IntWeights kWeights, int kPlanes>
-static inline Vec MinOf(const float* factors, Vec scale) {
+template <IntWeights kWeights>
+static inline Vec MinOf(const float* factors) {
   if constexpr (!HasMin(kWeights)) return Zero();
-  const Vec min = Load(factors + kPanelColumns);
-  return Recentred<kWeights, kPlanes>() ? Fma(scale, Set(8.0f), min) : min;
+  return Load(factors + kPanelColumns);
 }
 
 // What a dot product with the stored, unsigned weights starts from, to be that with the weights.
-template <IntWeights kWeights, int kPlanes>
-static inline __m512i Seed(const ActivationBlock<kPlanes>& x, int64_t row, int64_t half) {
-  if constexpr (HasMin(kWeights) && !Recentred<kWeights, kPlanes>()) return _mm512_setzero_si512();
+template <IntWeights kWeights>
+static inline __m512i Seed(const ActivationBlock& x, int64_t row, int64_t half) {
+  if constexpr (HasMin(kWeights)) return _mm512_setzero_si512();
   if constexpr (kWeights == IntWeights::kByte16) return _mm512_set1_epi32(x.seed16[half][row]);
   const __m512i seed = _mm512_set1_epi32(x.seed[row]);
   return IsNibble(kWeights) ? _mm512_srai_epi32(seed, 4) : seed;  // q + 8, not q + 128
 }
 
 // kRows rows of one block of rows, from `row` on.
-template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
+template <IntWeights kWeights, int kRows, int kPanels>
 static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
   const PackedView& w = *args->weights;
   constexpr int kGroup = GroupOf(kWeights);
   const int64_t lane = row % kActivationRows;
-  const auto* x = static_cast<const ActivationBlock<kPlanes>*>(args->xq) +
-                  row / kActivationRows * args->xq_groups;
+  const auto* x =
+      static_cast<const ActivationBlock*>(args->xq) + row / kActivationRows * args->xq_groups;
   const uint8_t* block[kPanels];
   Vec sum[kRows][kPanels];
   for (int p = 0; p < kPanels; ++p) {
@@ -169,38 +133,29 @@ static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
   for (int64_t group = 0; group < w.group_count; ++group) {
     for (int p = 0; p < kPanels; ++p) Fetch<BlockBytes(kWeights)>(block[p] + kFetchAhead);
     const int64_t half = kGroup == 32 ? 0 : group % 2;
-    __m512i dot[kPlanes][kRows][kPanels];
+    __m512i dot[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
-      const __m512i seed = Seed<kWeights, kPlanes>(*x, lane + r, half);
-      for (int p = 0; p < kPanels; ++p) {
-        dot[kPlanes - 1][r][p] = seed;
-        if constexpr (kPlanes == 2) dot[0][r][p] = _mm512_setzero_si512();
-      }
+      const __m512i seed = Seed<kWeights>(*x, lane + r, half);
+      for (int p = 0; p < kPanels; ++p) dot[r][p] = seed;
     }
 #pragma GCC unroll 8
     for (int step = 0; step < kGroup / 4; ++step) {
       __m512i quads[kPanels];
       for (int p = 0; p < kPanels; ++p) quads[p] = LoadQuads<kWeights>(block[p], step);
-      for (int plane = 0; plane < kPlanes; ++plane) {
-        for (int r = 0; r < kRows; ++r) {
-          const __m512i four = Broadcast32(x->q[lane + r][plane] + half * 16 + step * 4);
-          for (int p = 0; p < kPanels; ++p) {
-            dot[plane][r][p] = _mm512_dpbusd_epi32(dot[plane][r][p], quads[p], four);
-          }
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i four = Broadcast32(x->q[lane + r] + half * 16 + step * 4);
+        for (int p = 0; p < kPanels; ++p) {
+          dot[r][p] = _mm512_dpbusd_epi32(dot[r][p], quads[p], four);
         }
       }
     }
     for (int p = 0; p < kPanels; ++p) {
       const float* factors = reinterpret_cast<const float*>(block[p] + ValueBytes(kWeights));
       const Vec scale = Load(factors);
-      const Vec min = MinOf<kWeights, kPlanes>(factors, scale);
+      const Vec min = MinOf<kWeights>(factors);
       for (int r = 0; r < kRows; ++r) {
-        __m512i whole = dot[kPlanes - 1][r][p];
-        if constexpr (kPlanes == 2) {
-          whole = _mm512_add_epi32(whole, _mm512_slli_epi32(dot[0][r][p], 4));
-        }
         const Vec both = Mul(scale, Set(x->scale[lane + r]));
-        sum[r][p] = Fma(_mm512_cvtepi32_ps(whole), both, sum[r][p]);
+        sum[r][p] = Fma(_mm512_cvtepi32_ps(dot[r][p]), both, sum[r][p]);
         if constexpr (HasMin(kWeights)) sum[r][p] = Fma(min, Set(x->sum[lane + r]), sum[r][p]);
       }
       block[p] += BlockBytes(kWeights);
@@ -215,37 +170,33 @@ static void IntTile(const MatmulArgs* args, int64_t row, int64_t panel) {
 }
 
 // Rows [row, end) of one block of rows.
-template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
+template <IntWeights kWeights, int kRows, int kPanels>
 static void IntRows(const MatmulArgs* args, int64_t row, int64_t end, int64_t panel) {
   for (; row + kRows <= end; row += kRows) {
-    IntTile<kWeights, kPlanes, kRows, kPanels>(args, row, panel);
+    IntTile<kWeights, kRows, kPanels>(args, row, panel);
   }
   if constexpr (kRows > 1) {
-    if (row < end) IntRows<kWeights, kPlanes, FewerRows(kRows), kPanels>(args, row, end, panel);
+    if (row < end) IntRows<kWeights, FewerRows(kRows), kPanels>(args, row, end, panel);
   }
 }
 
-template <IntWeights kWeights, int kPlanes, int kRows, int kPanels>
+template <IntWeights kWeights, int kRows, int kPanels>
 static void IntPanels(const MatmulArgs* args, int64_t panel) {
   for (int64_t row = 0; row < args->rows; row += kActivationRows) {
     const int64_t end = row + kActivationRows < args->rows ? row + kActivationRows : args->rows;
-    IntRows<kWeights, kPlanes, kRows, kPanels>(args, row, end, panel);
+    IntRows<kWeights, kRows, kPanels>(args, row, end, panel);
   }
 }
 
-template <IntWeights kWeights, int kPlanes>
+template <IntWeights kWeights>
 static void IntMatmul(const MatmulArgs* args) {
-  constexpr int kRows = 6 / kPlanes;  // x 2 panels: 12 int32 accumulators and as many sums
+  constexpr int kRows = 6;  // x 2 panels: 12 int32 accumulators and as many sums
   int64_t panel = args->panel_begin;
-  if (args->rows <= 2 / kPlanes) {
-    for (; panel + 4 <= args->panel_end; panel += 4) {
-      IntPanels<kWeights, kPlanes, 2 / kPlanes, 4>(args, panel);
-    }
+  if (args->rows <= 2) {
+    for (; panel + 4 <= args->panel_end; panel += 4) IntPanels<kWeights, 2, 4>(args, panel);
   }
-  for (; panel + 2 <= args->panel_end; panel += 2) {
-    IntPanels<kWeights, kPlanes, kRows, 2>(args, panel);
-  }
-  for (; panel < args->panel_end; ++panel) IntPanels<kWeights, kPlanes, kRows, 1>(args, panel);
+  for (; panel + 2 <= args->panel_end; panel += 2) IntPanels<kWeights, kRows, 2>(args, panel);
+  for (; panel < args->panel_end; ++panel) IntPanels<kWeights, kRows, 1>(args, panel);
 }
 
 }  // namespace

@@ -97,8 +97,18 @@ static inline Vec LoadBf16Part(const uint8_t* p, int64_t count) {
   return Bf16ToVec(_mm256_maskz_loadu_epi16(FirstLanes(count), p));
 }
 
+constexpr int64_t kFetchAhead = 1024;  // bytes
+
+// Asks for kBytes from `p` on. What lies past the weights is asked for in vain.
+template <int64_t kBytes>
+static inline void Fetch(const uint8_t* p) {
+  for (int64_t at = 0; at < kBytes; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
+  }
+}
+
 // In place: lane j of row i becomes lane i of row j.
-static inline void Transpose(Vec* r) {
+[[gnu::always_inline]] static inline void Transpose(Vec* r) {
   Vec t[16];
   for (int i = 0; i < 16; i += 4) {  // 4 x 4 within 128-bit lanes
     const Vec a = _mm512_unpacklo_ps(r[i], r[i + 1]);

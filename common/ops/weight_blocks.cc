@@ -10,17 +10,17 @@ namespace tandem::ops {
 namespace {
 
 constexpr std::array<WeightTypeInfo, 11> kInfo = {{
-    {1, 4, 0, false, false},       // F32
-    {1, 2, 0, false, false},       // F16
-    {1, 2, 0, false, false},       // BF16
-    {32, 18, 32, false, true},     // Q4_0
-    {32, 20, 32, true, true},      // Q4_1
-    {32, 22, 32, false, false},    // Q5_0
-    {32, 24, 32, true, false},     // Q5_1
-    {32, 34, 32, false, false},    // Q8_0
-    {256, 144, 32, true, true},    // Q4_K
-    {256, 176, 32, true, false},   // Q5_K
-    {256, 210, 16, false, false},  // Q6_K
+    {1, 4, 0, false, false, false},       // F32
+    {1, 2, 0, false, false, false},       // F16
+    {1, 2, 0, false, false, false},       // BF16
+    {32, 18, 32, false, true, true},      // Q4_0
+    {32, 20, 32, true, true, true},       // Q4_1
+    {32, 22, 32, false, false, true},     // Q5_0
+    {32, 24, 32, true, false, true},      // Q5_1
+    {32, 34, 32, false, false, true},     // Q8_0
+    {256, 144, 32, true, true, false},    // Q4_K
+    {256, 176, 32, true, false, false},   // Q5_K
+    {256, 210, 16, false, false, false},  // Q6_K
 }};
 
 std::uint8_t U8(const std::byte* p) { return std::to_integer<std::uint8_t>(*p); }

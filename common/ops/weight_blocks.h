@@ -30,9 +30,10 @@ enum class WeightType : std::uint8_t {
 struct WeightTypeInfo {
   int block_elems;  // 1, 32 or 256
   int block_bytes;
-  int group;     // elements that share a scale: 32, 16; 0 for floats
-  bool has_min;  // then q >= 0
-  bool nibble;   // has_min and q <= 15, or q - 8 of 4 bits
+  int group;          // elements that share a scale: 32, 16; 0 for floats
+  bool has_min;       // then q >= 0
+  bool nibble;        // has_min and q <= 15, or q - 8 of 4 bits
+  bool half_factors;  // scale and min are halves in the file
 };
 const WeightTypeInfo& Info(WeightType type);
 

@@ -92,7 +92,7 @@ std::string_view PeakOf(std::string_view numerics_class) {
   if (numerics_class == "avx2") return "f32 avx2";
   if (numerics_class == "avx512") return "f32 avx512";
   if (numerics_class == "avx512-vnni") return "int8 vnni";
-  if (numerics_class.substr(0, 3) == "amx") return "int8 amx";
+  if (numerics_class.substr(0, 3) == "amx") return "bf16 amx";
   return "";
 }
 

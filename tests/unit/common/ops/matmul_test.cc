@@ -68,14 +68,26 @@ std::vector<Shape> ShapesOf(WeightType type) {
   return {{1, 1}, {17, 7}, {33, 100}, {100, 161}, {64, 576}};
 }
 
+// int8 activations round to 1/254 of the largest of 32; bf16 to 1/512 of itself, as its weights
+// do; f32 chains to about 1e-6.
+double BoundOf(WeightType type, NumericsClass numerics) {
+  const bool is_float = Info(type).group == 0;
+  switch (ImageOf(numerics)) {
+    case ActivationImage::kNone:
+      break;
+    case ActivationImage::kInt8:
+      return is_float ? 2e-5 : 0.03;
+    case ActivationImage::kBf16:
+      return is_float && type != WeightType::kBF16 ? 2e-5 : 0.012;
+  }
+  return 2e-5;
+}
+
 TEST(MatmulTest, EveryTypeAndClassIsCloseToTheExactProduct) {
   for (NumericsClass numerics : Classes()) {
     const OpsContext context = MakeContext(numerics, 2, 1024);
     for (WeightType type : kAllTypes) {
-      // int8 activations round to 1/254 of the largest of 32, 12 bits to 1/4078; f32 chains to
-      // about 1e-6.
-      const int planes = Info(type).group == 0 ? 0 : ActivationPlanes(numerics);
-      const double bound = planes == 1 ? 0.03 : planes == 2 ? 2e-3 : 2e-5;
+      const double bound = BoundOf(type, numerics);
       for (Shape shape : ShapesOf(type)) {
         SCOPED_TRACE(
             fmt::format("{} {} [{}, {}]", Name(numerics), TypeName(type), shape.n, shape.k));

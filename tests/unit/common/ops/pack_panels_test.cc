@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,6 +50,57 @@ void PutQuantised(const PackedView& view, const WeightSource& source, std::byte*
   }
 }
 
+bool IsTiles(WeightLayout layout) {
+  return layout == WeightLayout::kTileNibble || layout == WeightLayout::kTileByte ||
+         layout == WeightLayout::kTileBf16;
+}
+
+// `value` as f32 or, exactly, as a half.
+void PutFactor(const PackedView& view, float value, std::int64_t index, std::byte* factors) {
+  if (view.half_factors == 0) {
+    std::memcpy(factors + index * 4, &value, 4);
+    return;
+  }
+  int exponent = 0;
+  const float mantissa = std::frexp(std::abs(value), &exponent);  // in [0.5, 1)
+  const auto bits = static_cast<std::uint16_t>(
+      (value < 0 ? 0x8000 : 0) +
+      (value == 0       ? 0
+       : exponent > -14 ? ((exponent + 13) << 10) + static_cast<int>(std::ldexp(mantissa, 11))
+                        : static_cast<int>(std::ldexp(mantissa, exponent + 24))));
+  std::memcpy(factors + index * 2, &bits, 2);
+}
+
+void PutTiles(const PackedView& view, const WeightSource& source, std::byte* out) {
+  std::vector<std::int8_t> q(source.k);
+  std::vector<float> scale(source.k);
+  std::vector<float> min(source.k);
+  const bool nibbles = view.layout == WeightLayout::kTileNibble;
+  for (std::int64_t row = 0; row < source.n; ++row) {
+    const std::int64_t c = row % kPanelColumns;
+    if (view.group != 0) {
+      DecodeRow(source.type, source.row(row), source.k, q.data(), scale.data(), min.data());
+    }
+    for (std::int64_t i = 0; i < source.k; ++i) {
+      std::byte* block = out + row / kPanelColumns * view.panel_bytes + i / 32 * view.block_bytes;
+      const std::int64_t e = i % 32;
+      if (view.group == 0) {
+        std::memcpy(block + (c * 32 + e) * 2, source.row(row) + i * 2, 2);
+        continue;
+      }
+      if (nibbles) {
+        block[c / 4 * 64 + e * 2 + c % 4 / 2] |=
+            static_cast<std::byte>((q[i] + (view.has_min != 0 ? 0 : 8)) << c % 2 * 4);
+      } else {
+        block[c * 32 + e % 2 * 16 + e / 2] = static_cast<std::byte>(q[i]);
+      }
+      std::byte* factors = block + (nibbles ? 256 : 512);
+      PutFactor(view, scale[i / view.group], e / view.group * kPanelColumns + c, factors);
+      if (view.has_min != 0) PutFactor(view, min[i / view.group], kPanelColumns + c, factors);
+    }
+  }
+}
+
 void PutFloats(const PackedView& view, const WeightSource& source, std::byte* out) {
   const bool halves =
       view.layout == WeightLayout::kPanelF16 || view.layout == WeightLayout::kPanelBf16;
@@ -70,7 +122,9 @@ void PutFloats(const PackedView& view, const WeightSource& source, std::byte* ou
 
 std::vector<std::byte> Expected(const PackedView& view, const WeightSource& source) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(PackedMatrix::BytesOf(view)));
-  if (view.group == 0) {
+  if (IsTiles(view.layout)) {
+    PutTiles(view, source, bytes.data());
+  } else if (view.group == 0) {
     PutFloats(view, source, bytes.data());
   } else {
     PutQuantised(view, source, bytes.data());
