@@ -1,13 +1,13 @@
 // Attention over bf16 keys and values in AMX tiles. Included after vector_avx512.h, amx_tiles.h,
-// amx_attention_data.h, amx_attention_many.h and amx_attention_few.h, by sources built for AMX;
-// internal linkage.
+// amx_attention_data.h, amx_attention_rows.h, amx_attention_many.h and amx_attention_few.h, by
+// sources built for AMX; internal linkage.
 //
-// One pass over the chunks of 64 keys: scores, weights 2^(score - max), their sum, weighted values.
-// Queries and weights are split into two bf16 each, so that a product is good to about 2^-17.
-// `max` follows the running maximum only when that is kMaxGrowth above it; so sums are rescaled
-// rarely, and never for a row because of another. A key that a row does not see has weight 0; where
-// zero times its value is not zero (an infinity), an output is not finite, and the call's tokens
-// are computed one by one: then no such key is read.
+// One pass over the chunks of 64 keys: scores, weights 2^(score - base), their sum, weighted
+// values. Queries and weights are rounded to bf16, as keys and values are; sums are f32. The base
+// is the highest score of a row's first chunk, and moves only where a chunk's weights would pass
+// kMaxWeight; so sums are rescaled rarely, and never for a row because of another. A key that a row
+// does not see has weight 0; where zero times its value is not zero (an infinity), an output is not
+// finite, and the call's tokens are computed one by one: then no such key is read.
 #pragma once
 
 #include <stdint.h>
@@ -21,7 +21,8 @@ namespace {
 static bool AttendRows(const AttendArgs* args) {
   if (args->rows <= 4) return AttendFewRows<4>(args);
   if (args->rows <= 8) return AttendFewRows<8>(args);
-  return AttendManyRows(args);
+  return args->head_dim > 32 && args->head_dim <= 64 ? AttendManyRows<2>(args)
+                                                     : AttendManyRows<0>(args);
 }
 
 static void Attend(const AttendArgs* args) {

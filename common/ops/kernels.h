@@ -105,12 +105,11 @@ inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
   return 2 * kKeyChunk * RoundUp(head_dim, 16) +
          kAttendRows * (RoundUp(head_dim, 16) + kKeyChunk + 2) + 64;
 }
-// Ranges, maxima and sums of rows, accumulators, queries; two chunks' values, copies of keys and
-// values; twice the scores and weights of 16 rows.
+// Of rows: ranges, bases, limits, totals, sums, queries. A chunk's keys and twice its values,
+// copies of both; twice the scores, weights and factors of 16 rows.
 inline constexpr int64_t AmxAttendScratchFloats(int64_t head_dim) {
-  return kAmxAttendRows * (4 + RoundUp(head_dim, 16) + RoundUp(head_dim, 32)) +
-         kKeyChunk * (RoundUp(head_dim, 16) + 3 * RoundUp(head_dim, 32) / 2) +
-         2 * kKeyChunk * 16 * 2 + 64;
+  return kAmxAttendRows * (4 + 16 + RoundUp(head_dim, 32) * 3 / 2) +
+         kKeyChunk * RoundUp(head_dim, 32) * 7 / 2 + 2 * kKeyChunk * 16 * 3 / 2 + 32 + 64;
 }
 
 struct Kernels {

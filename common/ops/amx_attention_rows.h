@@ -1,0 +1,141 @@
+// What AMX attention does to one row with one chunk of keys: scores to weights, and sums to the
+// output. The same code whatever rows share the call, hence the same bytes. Included after
+// amx_attention_data.h, by sources built for AMX; internal linkage.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "common/ops/kernels.h"
+
+namespace tandem::ops {
+namespace {
+
+// 2^x as 2^floor(x) times the minimax polynomial (error 8e-5, a fiftieth of a
+// bf16's last place) of the rest.
+static inline Vec Exp2(Vec x) {
+  const Vec rest = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  Vec p = Set(7.70670420e-02f);
+  p = Fma(p, rest, Set(2.27644991e-01f));
+  p = Fma(p, rest, Set(6.95116786e-01f));
+  p = Fma(p, rest, Set(1.0f));
+  return _mm512_scalef_ps(p, x);
+}
+
+// A tile product would take a denormal sum for zero; so that all do, whatever follows.
+static inline Vec WithoutDenormals(Vec v) {
+  const Vec smallest = Set(1.17549435e-38f);
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(v), smallest, _CMP_NLT_UQ), v);
+}
+
+// Moves the row's base to the highest of its seen scores, if it sees a key. Returns the factor of
+// its sums so far.
+static __attribute__((noinline)) float MoveBase(const AttendData& data, int64_t row, Vec highest) {
+  highest = Max(highest, _mm512_shuffle_f32x4(highest, highest, 0x4e));
+  highest = Max(highest, _mm512_shuffle_f32x4(highest, highest, 0xb1));
+  highest = Max(highest, _mm512_permute_ps(highest, 0x4e));
+  highest = Max(highest, _mm512_permute_ps(highest, 0xb1));
+  const float moved = _mm512_cvtss_f32(highest);
+  if (moved == -__builtin_inff()) return 1;
+  float factor = 0;  // without a key so far, sums are zero
+  if (data.limit[row] > 0) {
+    factor = _mm512_cvtss_f32(Exp2(Sub(Set(data.base[row]), Set(moved))));
+  }
+  data.base[row] = moved;
+  data.limit[row] = kMaxWeight;
+  float* totals = data.totals + row * kLanes;
+  Store(totals, Mul(Load(totals), Set(factor)));
+  return factor;
+}
+
+static inline void RescaleSums(const AttendData& data, float* sums, float factor) {
+  for (int64_t i = 0; i < data.steps * 2; ++i) {
+    float* of_dims = sums + i * kTileFloats;
+    Store(of_dims, WithoutDenormals(Mul(Load(of_dims), Set(factor))));
+  }
+}
+
+// Bit i: the row sees key i of the chunk.
+static inline uint64_t SeenKeys(const AttendData& data, int64_t row, int64_t first) {
+  const int64_t begin = data.begin[row] - first, end = data.end[row] - first;
+  if (end <= 0 || begin >= kKeyChunk) return 0;
+  const uint64_t before_end = ~uint64_t{0} >> (end < kKeyChunk ? kKeyChunk - end : 0);
+  return before_end & (~uint64_t{0} << (begin > 0 ? begin : 0));
+}
+
+// Scores of 64 keys, the seen ones, to weights; two halves of 32 bf16, `half_bytes` apart. Where
+// the row's sums so far are to be rescaled, stores the factor.
+template <bool kMasked>
+static inline __attribute__((always_inline)) bool WeighRow(const AttendData& data, int64_t row,
+                                                           Vec* scores, uint64_t seen,
+                                                           uint8_t* weights, int64_t half_bytes,
+                                                           float* factor) {
+  if constexpr (kMasked) {
+    const Vec none = Set(-__builtin_inff());
+    for (int i = 0; i < 4; ++i) {
+      scores[i] = _mm512_mask_mov_ps(none, static_cast<__mmask16>(seen >> 16 * i), scores[i]);
+    }
+  }
+  Vec weight[4];
+  const auto weigh = [&] {
+    const Vec base = Set(data.base[row]);
+    for (int i = 0; i < 4; ++i) weight[i] = Exp2(Sub(scores[i], base));
+    return Add(Add(weight[0], weight[1]), Add(weight[2], weight[3]));
+  };
+  Vec sum = weigh();
+  const bool moves = _mm512_cmp_ps_mask(sum, Set(data.limit[row]), _CMP_GT_OQ) != 0;
+  if (__builtin_expect(moves, false)) {
+    *factor = MoveBase(data, row, Max(Max(scores[0], scores[1]), Max(scores[2], scores[3])));
+    sum = weigh();
+  }
+  float* totals = data.totals + row * kLanes;
+  Store(totals, Add(Load(totals), sum));
+  _mm512_storeu_si512(weights,
+                      reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(weight[1], weight[0])));
+  _mm512_storeu_si512(weights + half_bytes,
+                      reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(weight[3], weight[2])));
+  return moves;
+}
+
+// Values as [2, 2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile holds those whose
+// number has no bit 2, the second the others.
+static inline void PairValues(const AttendData& data, const KeyChunk& chunk, int64_t tile) {
+  const uint8_t* from = chunk.values[tile];
+  const int64_t stride = chunk.value_stride[tile];
+  uint8_t* to = chunk.paired + tile / 2 * data.steps * 2 * kTileBytes + tile % 2 * 8 * 64;
+  for (int64_t pair = 0; pair < kTileSide / 2; ++pair) {
+    for (int64_t step = 0; step < data.steps; ++step) {
+      const __m512i even = _mm512_loadu_si512(from + step * 64);
+      const __m512i odd = _mm512_loadu_si512(from + stride + step * 64);
+      uint8_t* out = to + step * 2 * kTileBytes;
+      _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
+      _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(even, odd));
+    }
+    from += 2 * stride;
+    to += 64;
+  }
+}
+
+// Output of a row whose sums lie in tiles of 16 dims. Returns the lanes that are not finite.
+static inline __mmask16 FinishRow(const AttendData& data, int64_t row, const float* sums) {
+  const AttendArgs* args = data.args;
+  const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+  const Vec total = Set(ReduceAdd(Load(data.totals + row * kLanes)));
+  __mmask16 bad = 0;
+  for (int64_t step = 0; step < data.steps; ++step) {
+    const Vec a = Load(sums + step * 2 * kTileFloats),
+              b = Load(sums + (step * 2 + 1) * kTileFloats);
+    const Vec out[2] = {_mm512_permutex2var_ps(a, first, b), _mm512_permutex2var_ps(a, second, b)};
+    for (int64_t part = 0; part < 2; ++part) {
+      const int64_t dim = step * kPairDims + part * kLanes;
+      // A product with zero weights turns -0 into 0: so do all.
+      bad |=
+          StoreDims(args->out[row] + dim, Div(Add(out[part], Zero()), total), args->head_dim - dim);
+    }
+  }
+  return bad;
+}
+
+}  // namespace
+}  // namespace tandem::ops
