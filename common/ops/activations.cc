@@ -56,12 +56,14 @@ ActivationView Activations::View(std::int64_t rows, std::int64_t k) const {
   return view;
 }
 
-void Prepare(const OpsContext& context, const ActivationView& view, Share share) {
+void PrepareRow(const OpsContext& context, const ActivationView& view, std::int64_t row) {
   if (context.kernels().image_row == nullptr) return;
+  context.kernels().image_row(view.row(row), view.k, view.blocks_of(row), row % kActivationRows);
+}
+
+void Prepare(const OpsContext& context, const ActivationView& view, Share share) {
   const Range rows = share.Of(view.rows);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    context.kernels().image_row(view.row(row), view.k, view.blocks_of(row), row % kActivationRows);
-  }
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) PrepareRow(context, view, row);
 }
 
 }  // namespace tandem::ops

@@ -49,8 +49,9 @@ class Activations {
   AlignedBuffer blocks_;
 };
 
-// Makes the image of this share's rows; nothing to do where the class has none. The rows
-// must have been written, and a Barrier passed unless the same share wrote the same rows.
+// Makes the image of a row that has been written; nothing to do where the class has none.
+void PrepareRow(const OpsContext& context, const ActivationView& view, std::int64_t row);
+// Of this share's rows. Behind a Barrier unless the same share wrote the same rows.
 void Prepare(const OpsContext& context, const ActivationView& view, Share share);
 
 }  // namespace tandem::ops

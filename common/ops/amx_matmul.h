@@ -71,31 +71,29 @@ static TurnedX TurnRows(const MatmulArgs* args) {
 }
 
 // kPanels panels from `panel` on with kTiles tiles of rows. Tiles 0..3: sums, [columns, rows] of
-// panel and tile of rows in turn; 4, 5: weights; 6, 7: activations.
+// panel and tile of rows in turn; 4, 5: weights; 6, 7: activations. Each is loaded once for a block
+// of k: a load waits for the products that read what it replaces. Weights are unpacked a block
+// ahead, or their loads would wait for the stores.
 template <TileWeights kWeights, bool kHalf, int kPanels, int kTiles>
 static void FewRowsPanels(const MatmulArgs* args, const TurnedX& x, int64_t panel) {
   constexpr int64_t kBlockBytes = TileBlock<kWeights, kHalf>::kBytes;
   alignas(64) uint8_t tiles[2][kPanels][kTileBytes];
   const PackedView& w = *args->weights;
-  const uint8_t* block = w.data + panel * w.panel_bytes;
-  const auto unpack = [&](uint8_t(*to)[kTileBytes]) {
-    for (int p = 0; p < kPanels; ++p) {
-      const uint8_t* from = block + p * w.panel_bytes;
-      Fetch<kBlockBytes>(from + kFetchAhead);
-      UnpackBlock<kWeights, kHalf>(from, to[p]);
-    }
-    block += kBlockBytes;
+  const auto unpack = [&](int64_t block, int p) __attribute__((always_inline)) {
+    const uint8_t* from = w.data + (panel + p) * w.panel_bytes + block * kBlockBytes;
+    Fetch<kBlockBytes>(from + kFetchAhead);
+    UnpackBlock<kWeights, kHalf>(from, tiles[block % 2][p]);
   };
   Unrolled<kPanels * kTiles>([]<int i>() { ZeroTile<i>(); });
-  unpack(tiles[0]);
+  Unrolled<kPanels>([&]<int p>() { unpack(0, p); });
   const uint8_t* rows = x.x;
   for (int64_t b = 0; b < w.group_count; ++b, rows += x.step) {
-    if (b + 1 < w.group_count) unpack(tiles[(b + 1) % 2]);
     Unrolled<kTiles>(
         [&]<int t>() { LoadTile<6 + t>(rows + t * w.group_count * x.step, x.row_stride); });
     Unrolled<kPanels>([&]<int p>() {
-      LoadTile<4 + p % 2>(tiles[b % 2][p], kRowBytes);
-      Unrolled<kTiles>([]<int t>() { AddProductBf16<p * kTiles + t, 4 + p % 2, 6 + t>(); });
+      if (b + 1 < w.group_count) unpack(b + 1, p);
+      LoadTile<4 + p>(tiles[b % 2][p], kRowBytes);
+      Unrolled<kTiles>([]<int t>() { AddProductBf16<p * kTiles + t, 4 + p, 6 + t>(); });
     });
   }
   Unrolled<kPanels * kTiles>([&]<int i>() {
@@ -117,7 +115,6 @@ static void FewRowsPanels(const MatmulArgs* args, const TurnedX& x, int64_t pane
 
 template <TileWeights kWeights, bool kHalf, int kTiles>
 static void FewRowsMatmul(const MatmulArgs* args) {
-  constexpr int kPanels = 4 / kTiles;
   const TurnedX x = TurnRows(args);
   TileShapes shapes;
   for (int i = 0; i < 4; ++i) shapes.SetTile(i, kTileSide, 4 * x.RowsOf(i % kTiles));
@@ -125,13 +122,8 @@ static void FewRowsMatmul(const MatmulArgs* args) {
   for (int i = 6; i < 6 + kTiles; ++i) shapes.SetTile(i, kTileSide, 4 * x.RowsOf(i - 6));
   ConfigureTiles(shapes);
   int64_t panel = args->panel_begin;
-  for (; panel + kPanels <= args->panel_end; panel += kPanels) {
-    FewRowsPanels<kWeights, kHalf, kPanels, kTiles>(args, x, panel);
-  }
-  if constexpr (kPanels == 4) {
-    for (; panel + 2 <= args->panel_end; panel += 2) {
-      FewRowsPanels<kWeights, kHalf, 2, kTiles>(args, x, panel);
-    }
+  for (; panel + 2 <= args->panel_end; panel += 2) {
+    FewRowsPanels<kWeights, kHalf, 2, kTiles>(args, x, panel);
   }
   if (panel < args->panel_end) FewRowsPanels<kWeights, kHalf, 1, kTiles>(args, x, panel);
   ReleaseTiles();

@@ -7,8 +7,8 @@ void RmsNorm(const OpsContext& context, const RmsNormArgs& args, const Activatio
   const Range rows = share.Of(out.rows);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     context.kernels().rms_norm(args.x + row * out.k, args.weight, args.eps, out.k, out.row(row));
+    PrepareRow(context, out, row);
   }
-  Prepare(context, out, share);
 }
 
 void HeadNorm(const OpsContext& context, const HeadNormArgs& args, Share share) {

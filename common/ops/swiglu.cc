@@ -7,8 +7,8 @@ void Swiglu(const OpsContext& context, const SwigluArgs& args, const ActivationV
   const Range rows = share.Of(out.rows);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     context.kernels().swiglu(args.gate + row * out.k, args.up + row * out.k, out.k, out.row(row));
+    PrepareRow(context, out, row);
   }
-  Prepare(context, out, share);
 }
 
 }  // namespace tandem::ops
