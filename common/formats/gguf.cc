@@ -235,4 +235,12 @@ const TensorView* GgufFile::Find(std::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
+StatusOr<std::vector<FileStamp>> GgufFile::Stamps() const {
+  std::vector<FileStamp> stamps;
+  if (mapping_.has_value()) {
+    TANDEM_ASSIGN_OR_RETURN(stamps.emplace_back(), mapping_->Stamp());
+  }
+  return stamps;
+}
+
 }  // namespace tandem::formats

@@ -33,6 +33,7 @@ class GgufFile final : public TensorSource {
   const std::string& path() const override { return metadata_.path(); }
   std::span<const TensorView> tensors() const override { return tensors_; }
   const TensorView* Find(std::string_view name) const override;
+  StatusOr<std::vector<FileStamp>> Stamps() const override;
 
  private:
   GgufFile(int version, GgufMetadata metadata, std::vector<TensorView> tensors,

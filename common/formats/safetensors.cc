@@ -188,4 +188,12 @@ const TensorView* SafetensorsModel::Find(std::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
+StatusOr<std::vector<FileStamp>> SafetensorsModel::Stamps() const {
+  std::vector<FileStamp> stamps;
+  for (const MappedFile& file : files_) {
+    TANDEM_ASSIGN_OR_RETURN(stamps.emplace_back(), file.Stamp());
+  }
+  return stamps;
+}
+
 }  // namespace tandem::formats

@@ -29,6 +29,7 @@ class SafetensorsModel final : public TensorSource {
   const std::string& path() const override { return path_; }
   std::span<const TensorView> tensors() const override { return tensors_; }
   const TensorView* Find(std::string_view name) const override;
+  StatusOr<std::vector<FileStamp>> Stamps() const override;
 
  private:
   SafetensorsModel() = default;

@@ -12,6 +12,7 @@
 #include "absl/container/inlined_vector.h"
 #include "common/base/status.h"
 #include "common/formats/dtype.h"
+#include "common/formats/mapped_file.h"
 
 namespace tandem::formats {
 
@@ -53,6 +54,9 @@ class TensorSource {
   virtual std::span<const TensorView> tensors() const = 0;
   // Null when there is none of that name.
   virtual const TensorView* Find(std::string_view name) const = 0;
+  // Of the files whose bytes these are, as they are now; none for bytes in memory. Errors:
+  // FailedPrecondition.
+  virtual StatusOr<std::vector<FileStamp>> Stamps() const = 0;
 
   // Errors: NotFound, naming the file and the tensor.
   StatusOr<TensorView> Get(std::string_view name) const;

@@ -20,6 +20,7 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path, const Load
   TANDEM_ASSIGN_OR_RETURN(
       const ops::NumericsClass numerics,
       ops::ChooseClass(options.numerics == "auto" ? "" : options.numerics, DetectCpuFeatures()));
+  if (options.weight_cache) TANDEM_RETURN_IF_ERROR(options.weight_cache->Validate());
   TANDEM_RETURN_IF_ERROR(ops::SelfCheck(numerics));
   TANDEM_ASSIGN_OR_RETURN(ModelFiles files, OpenModelFiles(path));
   const unsigned cpus = std::max(1u, std::thread::hardware_concurrency());
@@ -27,19 +28,21 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path, const Load
   load.numerics = numerics;
   load.threads = options.threads > 0 ? options.threads : static_cast<int>(cpus);
   load.progress = options.progress;
+  load.cache = options.weight_cache;
   TANDEM_ASSIGN_OR_RETURN(LoadedWeights loaded,
                           LoadWeights(std::move(files.tensors), files.naming, files.config, load));
-  return std::unique_ptr<Model>(new Model(path, std::move(files.config), numerics,
-                                          std::move(loaded.weights), loaded.content_hash));
+  return std::unique_ptr<Model>(
+      new Model(path, std::move(files.config), numerics, std::move(loaded)));
 }
 
 Model::Model(std::string path, ModelConfig config, ops::NumericsClass numerics,
-             std::unique_ptr<Weights> weights, const Hash128& content_hash)
+             LoadedWeights loaded)
     : path_(std::move(path)),
       config_(std::move(config)),
       numerics_(numerics),
-      weights_(std::move(weights)),
-      content_hash_(content_hash) {}
+      weights_(std::move(loaded.weights)),
+      content_hash_(loaded.content_hash),
+      home_(std::move(loaded.home)) {}
 
 Model::~Model() = default;
 
@@ -56,7 +59,7 @@ ByteCount Model::packed_bytes() const {
 
 Hash128 Model::InstanceHash(const Hash128& tokenizer_hash) const {
   Sha256 hash;
-  hash.Update("tandem model instance 1");
+  hash.Update("tandem model instance 2");
   hash.Update(std::as_bytes(std::span(content_hash_.bytes)));
   hash.Update(std::as_bytes(std::span(tokenizer_hash.bytes)));
   return hash.Finish128();

@@ -1,34 +1,24 @@
 #include "common/model/weight_loader.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/thread_pool.h"
+#include "common/model/weight_plan.h"
+#include "common/model/weight_sharing.h"
+#include "common/ops/packed_matrix.h"
 
 namespace tandem::model {
 namespace {
 
-struct Job {
-  Part part;
-  std::int32_t layer;
-};
-
-std::vector<Job> JobsOf(const ModelConfig& config) {
-  std::vector<Job> jobs;
-  for (Part part : ModelParts()) jobs.push_back({part, 0});
-  for (std::int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (Part part : LayerParts(config)) jobs.push_back({part, layer});
-  }
-  return jobs;
-}
-
-ops::PackedMatrix* MatrixOf(Weights& weights, const Job& job) {
-  if (job.part == Part::kHead) return &weights.head;
-  LayerWeights& layer = weights.layers[static_cast<std::size_t>(job.layer)];
-  switch (job.part) {
+ops::PackedMatrix* MatrixOf(Weights& weights, const PartRef& ref) {
+  if (ref.part == Part::kHead) return &weights.head;
+  LayerWeights& layer = weights.layers[static_cast<std::size_t>(ref.layer)];
+  switch (ref.part) {
     case Part::kQ:
       return &layer.q;
     case Part::kK:
@@ -48,10 +38,10 @@ ops::PackedMatrix* MatrixOf(Weights& weights, const Job& job) {
   }
 }
 
-std::vector<float>* VectorOf(Weights& weights, const Job& job) {
-  if (job.part == Part::kFinalNorm) return &weights.final_norm;
-  LayerWeights& layer = weights.layers[static_cast<std::size_t>(job.layer)];
-  switch (job.part) {
+std::vector<float>* VectorOf(Weights& weights, const PartRef& ref) {
+  if (ref.part == Part::kFinalNorm) return &weights.final_norm;
+  LayerWeights& layer = weights.layers[static_cast<std::size_t>(ref.layer)];
+  switch (ref.part) {
     case Part::kAttentionNorm:
       return &layer.attention_norm;
     case Part::kQBias:
@@ -79,48 +69,63 @@ std::vector<float>* VectorOf(Weights& weights, const Job& job) {
   }
 }
 
-Hash128 HashPart(const Job& job, const ops::WeightSource& source) {
-  Sha256 hash;
-  hash.UpdateU64(static_cast<std::uint64_t>(job.part));
-  hash.UpdateU64(static_cast<std::uint64_t>(job.layer));
-  hash.UpdateU64(static_cast<std::uint64_t>(source.type));
-  hash.UpdateU64(static_cast<std::uint64_t>(source.n));
-  hash.UpdateU64(static_cast<std::uint64_t>(source.k));
-  hash.Update(source.bytes);
-  return hash.Finish128();
-}
-
-// Loads one part into its place. Different jobs touch different places.
-Status RunJob(const WeightReader& reader, const Job& job, ops::NumericsClass numerics,
-              Weights& weights, Hash128& hash) {
-  TANDEM_ASSIGN_OR_RETURN(StoredPart stored, reader.Read(job.part, job.layer));
-  hash = HashPart(job, stored.source);
-  if (job.part == Part::kEmbedding) {
-    weights.embedding = stored.source;  // never reordered, so it points into the mapping
-    return OkStatus();
+// Puts the matrices where the plan has them, and reads the rest from the file.
+Status Place(const WeightReader& reader, const ModelConfig& config, const WeightPlan& plan,
+             const std::byte* packed, Weights& weights) {
+  weights.layers.resize(static_cast<std::size_t>(config.num_layers));
+  for (const PlannedMatrix& matrix : plan.matrices()) {
+    ops::PackedView view = matrix.shape;
+    view.data = reinterpret_cast<const std::uint8_t*>(packed + matrix.offset);
+    *MatrixOf(weights, matrix.ref) = ops::PackedMatrix::At(view);
   }
-  if (std::vector<float>* vector = VectorOf(weights, job)) {
-    TANDEM_ASSIGN_OR_RETURN(*vector, reader.ReadVector(job.part, job.layer));
-    return OkStatus();
+  for (const PartRef& ref : PartsOf(config)) {
+    if (ref.part == Part::kEmbedding) {  // never reordered, so it points into the mapping
+      TANDEM_ASSIGN_OR_RETURN(weights.embedding, reader.Read(ref));
+    } else if (!IsPacked(ref.part)) {
+      TANDEM_ASSIGN_OR_RETURN(*VectorOf(weights, ref), reader.ReadVector(ref));
+    }
   }
-  TANDEM_ASSIGN_OR_RETURN(*MatrixOf(weights, job),
-                          ops::PackedMatrix::Pack(stored.source, numerics));
   return OkStatus();
 }
 
-Hash128 HashAll(const ModelConfig& config, const std::vector<Hash128>& parts) {
-  Sha256 hash;
-  hash.Update(config.ToString());
-  hash.UpdateU64(config.rope_divisors.size());
-  hash.Update(std::as_bytes(std::span(config.rope_divisors)));
-  hash.Update(std::as_bytes(std::span(config.windows)));
-  hash.Update(fmt::format("{:a} {:a} {} {:a} {:a} {:a} {:a} {:a}", config.rms_norm_eps,
-                          config.rope_theta, static_cast<int>(config.rope_scaling.type),
-                          config.rope_scaling.factor, config.rope_scaling.original_context,
-                          config.rope_scaling.beta_fast, config.rope_scaling.beta_slow,
-                          config.rope_scaling.attention_factor.value_or(0)));
-  for (const Hash128& part : parts) hash.Update(std::as_bytes(std::span(part.bytes)));
-  return hash.Finish128();
+StatusOr<ops::AlignedBuffer> PackPrivately(const WeightPlan& plan, ThreadPool& pool,
+                                           const WeightFile::Progress& progress) {
+  TANDEM_ASSIGN_OR_RETURN(ops::AlignedBuffer packed, ops::AlignedBuffer::Allocate(plan.bytes()));
+  std::atomic<std::int64_t> next{0};
+  std::atomic<std::int64_t> done{0};
+  pool.Run([&](int thread_idx, int) {
+    std::vector<std::byte> spare;
+    for (std::int64_t i = next++; i < plan.num_windows(); i = next++) {
+      plan.Fill(i, packed.data() + i * WeightPlan::kWindowBytes, spare);
+      done += WeightPlan::kWindowBytes;
+      if (thread_idx == 0) progress(ByteCount(done));
+    }
+  });
+  return packed;
+}
+
+// Has the cache give what it can. Errors: why it gives nothing.
+Status Share(const WeightPlan& plan, const WeightLoadOptions& options, WeightSharing& sharing,
+             LoadedWeights& out) {
+  if (!options.cache) return FailedPrecondition("not asked for");
+  if (plan.bytes() < options.cache->min_bytes.value()) {
+    return FailedPrecondition("{} bytes are too few to be worth a file (from {} on)", plan.bytes(),
+                              options.cache->min_bytes);
+  }
+  auto shared = sharing.Get();
+  out.home.damage = sharing.damage();
+  out.home.denied = !shared.ok();
+  if (!shared.ok()) return shared.status();
+  out.home.shared = true;
+  out.home.packed = shared->packed;
+  out.home.file = std::move(shared->path);
+  out.weights->packed = std::move(shared->file);
+  return OkStatus();
+}
+
+const std::byte* DataOf(const Weights& weights) {
+  if (const auto* file = std::get_if<WeightFile>(&weights.packed)) return file->data();
+  return std::get<ops::AlignedBuffer>(weights.packed).data();
 }
 
 }  // namespace
@@ -128,35 +133,35 @@ Hash128 HashAll(const ModelConfig& config, const std::vector<Hash128>& parts) {
 StatusOr<LoadedWeights> LoadWeights(std::unique_ptr<formats::TensorSource> source, Naming naming,
                                     const ModelConfig& config, const WeightLoadOptions& options) {
   const WeightReader reader(*source, naming, config);
-  const std::vector<Job> jobs = JobsOf(config);
-  // Every name and shape first: a wrong file fails at once, not after minutes of packing.
-  std::int64_t total = 0;
-  for (const Job& job : jobs) {
-    TANDEM_ASSIGN_OR_RETURN(ByteCount bytes, reader.Check(job.part, job.layer));
-    total += bytes.value();
-  }
-  auto weights = std::make_unique<Weights>();
-  weights->layers.resize(static_cast<std::size_t>(config.num_layers));
-  std::vector<Hash128> hashes(jobs.size());
-  std::vector<Status> results(jobs.size());
-  std::atomic<std::size_t> next{0};
-  std::atomic<std::int64_t> done{0};
+  TANDEM_ASSIGN_OR_RETURN(const WeightPlan plan,
+                          WeightPlan::Make(reader, config, options.numerics));
   ThreadPool pool(options.threads);
-  pool.Run([&](int thread_idx, int) {
-    for (std::size_t i = next++; i < jobs.size(); i = next++) {
-      results[i] = RunJob(reader, jobs[i], options.numerics, *weights, hashes[i]);
-      auto bytes = reader.Check(jobs[i].part, jobs[i].layer);
-      done += bytes.ok() ? bytes->value() : 0;
-      if (thread_idx == 0 && options.progress) {
-        options.progress(ByteCount(done), ByteCount(total));
-      }
-    }
-  });
-  for (const Status& result : results) TANDEM_RETURN_IF_ERROR(result);
-  if (options.progress) options.progress(ByteCount(total), ByteCount(total));
-  const Hash128 content_hash = HashAll(config, hashes);
-  weights->source = std::move(source);
-  return LoadedWeights{std::move(weights), content_hash};
+  const ByteCount total(plan.stored_bytes() + plan.bytes());
+  const auto report = [&](std::int64_t before, ByteCount done) {
+    if (options.progress) options.progress(std::min(ByteCount(before) + done, total), total);
+  };
+  WeightSharing sharing({.reader = reader,
+                         .source = *source,
+                         .config = config,
+                         .plan = plan,
+                         .pool = pool,
+                         .report = report},
+                        options.cache.value_or(WeightCache::Options{}));
+  LoadedWeights out;
+  out.weights = std::make_unique<Weights>();
+  const Status shared = Share(plan, options, sharing, out);
+  TANDEM_ASSIGN_OR_RETURN(out.content_hash, sharing.Content());
+  if (!shared.ok()) {
+    out.home.packed = true;
+    out.home.why_not = std::string(FromAbsl(shared.message()));
+    TANDEM_ASSIGN_OR_RETURN(out.weights->packed, PackPrivately(plan, pool, [&](ByteCount done) {
+                              report(plan.stored_bytes(), done);
+                            }));
+  }
+  TANDEM_RETURN_IF_ERROR(Place(reader, config, plan, DataOf(*out.weights), *out.weights));
+  report(plan.stored_bytes(), ByteCount(plan.bytes()));
+  out.weights->source = std::move(source);
+  return out;
 }
 
 }  // namespace tandem::model

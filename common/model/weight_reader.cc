@@ -1,7 +1,5 @@
 #include "common/model/weight_reader.h"
 
-#include <cstring>
-
 namespace tandem::model {
 namespace {
 
@@ -89,46 +87,46 @@ ops::WeightType TypeOf(formats::DType dtype) {
   return WeightType::kF32;
 }
 
-// A vector is one column of rows to move, but one row of elements to convert.
-std::int64_t RowCount(const formats::TensorView& tensor) {
-  return tensor.shape.size() == 1 ? tensor.shape[0] : tensor.rows();
-}
-
-// Row (half h, pair i) of a head is stored at 2 i + h.
-std::vector<std::byte> Unpermute(const formats::TensorView& tensor, std::int64_t head_dim) {
-  const std::int64_t rows = RowCount(tensor);
-  const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(rows);
-  std::vector<std::byte> out(tensor.bytes.size());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t in_head = row % head_dim;
-    const std::int64_t half = in_head / (head_dim / 2);
-    const std::int64_t pair = in_head % (head_dim / 2);
-    const std::int64_t stored = row - in_head + 2 * pair + half;
-    std::memcpy(out.data() + static_cast<std::size_t>(row) * row_bytes,
-                tensor.bytes.data() + static_cast<std::size_t>(stored) * row_bytes, row_bytes);
-  }
-  return out;
-}
-
 }  // namespace
 
-std::vector<Part> ModelParts() { return {Part::kHead, Part::kEmbedding, Part::kFinalNorm}; }
-
-std::vector<Part> LayerParts(const ModelConfig& config) {
-  std::vector<Part> parts;
+std::vector<PartRef> PartsOf(const ModelConfig& config) {
+  std::vector<PartRef> parts;
+  for (std::int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const PartNames& names : kNames) {
+      if (!OfWholeModel(names.part) && Has(config, names.part))
+        parts.push_back({names.part, layer});
+    }
+  }
   for (const PartNames& names : kNames) {
-    if (!OfWholeModel(names.part) && Has(config, names.part)) parts.push_back(names.part);
+    if (OfWholeModel(names.part)) parts.push_back({names.part, 0});
   }
   return parts;
 }
 
-std::string WeightReader::NameOf(Part part, std::int32_t layer) const {
+bool IsPacked(Part part) {
+  switch (part) {
+    case Part::kHead:
+    case Part::kQ:
+    case Part::kK:
+    case Part::kV:
+    case Part::kO:
+    case Part::kGate:
+    case Part::kUp:
+    case Part::kDown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string WeightReader::NameOf(PartRef ref) const {
+  Part part = ref.part;
   if (part == Part::kHead && config_.tied_head) part = Part::kEmbedding;
   const PartNames& names = NamesOf(part);
   const bool gguf = naming_ == Naming::kGguf;
   if (OfWholeModel(part)) return std::string(gguf ? names.gguf : names.hf);
-  return gguf ? fmt::format("blk.{}.{}", layer, names.gguf)
-              : fmt::format("model.layers.{}.{}", layer, names.hf);
+  return gguf ? fmt::format("blk.{}.{}", ref.layer, names.gguf)
+              : fmt::format("model.layers.{}.{}", ref.layer, names.hf);
 }
 
 formats::TensorShape WeightReader::ShapeOf(Part part) const {
@@ -173,12 +171,12 @@ formats::TensorShape WeightReader::ShapeOf(Part part) const {
   return {};
 }
 
-StatusOr<std::optional<formats::TensorView>> WeightReader::FromFused(Part part,
-                                                                     std::int32_t layer) const {
+StatusOr<std::optional<formats::TensorView>> WeightReader::FromFused(PartRef ref) const {
+  const Part part = ref.part;
   const bool weight = part == Part::kQ || part == Part::kK || part == Part::kV;
   const bool bias = part == Part::kQBias || part == Part::kKBias || part == Part::kVBias;
   if (naming_ != Naming::kGguf || (!weight && !bias)) return std::nullopt;
-  const std::string name = fmt::format("blk.{}.attn_qkv.{}", layer, weight ? "weight" : "bias");
+  const std::string name = fmt::format("blk.{}.attn_qkv.{}", ref.layer, weight ? "weight" : "bias");
   if (source_.Find(name) == nullptr) return std::nullopt;
   const std::int64_t q = std::int64_t{config_.num_heads} * config_.head_dim;
   const std::int64_t kv = std::int64_t{config_.num_kv_heads} * config_.head_dim;
@@ -197,47 +195,44 @@ StatusOr<std::optional<formats::TensorView>> WeightReader::FromFused(Part part,
   return view;
 }
 
-bool WeightReader::Permuted(Part part) const {
+bool WeightReader::Interleaved(Part part) const {
   const bool rotates =
       part == Part::kQ || part == Part::kK || part == Part::kQBias || part == Part::kKBias;
   return rotates && naming_ == Naming::kGguf && config_.architecture == Architecture::kLlama;
 }
 
-StatusOr<formats::TensorView> WeightReader::Find(Part part, std::int32_t layer) const {
-  TANDEM_ASSIGN_OR_RETURN(std::optional<formats::TensorView> fused, FromFused(part, layer));
+StatusOr<formats::TensorView> WeightReader::Find(PartRef ref) const {
+  TANDEM_ASSIGN_OR_RETURN(std::optional<formats::TensorView> fused, FromFused(ref));
   formats::TensorView view;
   if (fused) {
     view = *fused;
   } else {
-    TANDEM_ASSIGN_OR_RETURN(view, source_.Get(NameOf(part, layer), ShapeOf(part)));
+    TANDEM_ASSIGN_OR_RETURN(view, source_.Get(NameOf(ref), ShapeOf(ref.part)));
   }
   if (view.shape.size() == 1 && formats::Info(view.dtype).block_elems != 1) {
     return InvalidArgument("{}: {} is quantised as {}; norms and biases must be F32, F16 or BF16",
-                           source_.path(), NameOf(part, layer), formats::Name(view.dtype));
+                           source_.path(), NameOf(ref), formats::Name(view.dtype));
   }
   return view;
 }
 
-StatusOr<ByteCount> WeightReader::Check(Part part, std::int32_t layer) const {
-  TANDEM_ASSIGN_OR_RETURN(formats::TensorView view, Find(part, layer));
-  return ByteCount(static_cast<std::int64_t>(view.bytes.size()));
+StatusOr<ops::WeightSource> WeightReader::Read(PartRef ref) const {
+  TANDEM_ASSIGN_OR_RETURN(const formats::TensorView view, Find(ref));
+  ops::WeightSource source{.type = TypeOf(view.dtype), .bytes = view.bytes};
+  const bool vector = view.shape.size() == 1;
+  source.n = vector ? view.shape[0] : view.rows();
+  source.k = vector ? 1 : view.cols();
+  if (Interleaved(ref.part)) source.interleaved = config_.head_dim;
+  TANDEM_RETURN_IF_ERROR(Annotate(source.Validate(), source_.path() + ": " + NameOf(ref)));
+  return source;
 }
 
-StatusOr<StoredPart> WeightReader::Read(Part part, std::int32_t layer) const {
-  TANDEM_ASSIGN_OR_RETURN(formats::TensorView view, Find(part, layer));
-  StoredPart stored;
-  stored.source = {TypeOf(view.dtype), view.rows(), view.cols(), view.bytes};
-  if (Permuted(part)) {
-    stored.reordered = Unpermute(view, config_.head_dim);
-    stored.source.bytes = stored.reordered;
+StatusOr<std::vector<float>> WeightReader::ReadVector(PartRef ref) const {
+  TANDEM_ASSIGN_OR_RETURN(const ops::WeightSource source, Read(ref));
+  std::vector<float> out(static_cast<std::size_t>(source.n));
+  for (std::int64_t i = 0; i < source.n; ++i) {
+    ops::DequantizeRow(source.type, source.row(i), 1, &out[static_cast<std::size_t>(i)]);
   }
-  return stored;
-}
-
-StatusOr<std::vector<float>> WeightReader::ReadVector(Part part, std::int32_t layer) const {
-  TANDEM_ASSIGN_OR_RETURN(StoredPart stored, Read(part, layer));
-  std::vector<float> out(static_cast<std::size_t>(stored.source.n * stored.source.k));
-  ops::DequantizeRow(stored.source.type, stored.source.bytes.data(), stored.source.k, out.data());
   return out;
 }
 

@@ -1,16 +1,13 @@
 // Finds a model's tensors under the names that its file format gives them, in one order of rows.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/base/units.h"
 #include "common/formats/tensor_source.h"
 #include "common/model/config.h"
 #include "common/ops/weight_blocks.h"
@@ -42,43 +39,43 @@ enum class Part : std::uint8_t {
   kDownBias,
 };
 
-// The parts of the whole model, and those that each layer of `config` has, in a fixed order.
-std::vector<Part> ModelParts();
-std::vector<Part> LayerParts(const ModelConfig& config);
-
-// One part's rows. Moving keeps `source` valid.
-struct StoredPart {
-  ops::WeightSource source;          // into the file, or into `reordered`
-  std::vector<std::byte> reordered;  // rows moved into our order; mostly empty
+struct PartRef {
+  Part part;
+  std::int32_t layer;  // 0 for a part of the whole model
 };
+
+// All that `config` has, in a fixed order: layer by layer as a step reads them, then the rest.
+std::vector<PartRef> PartsOf(const ModelConfig& config);
+// Whether it is a matrix that is packed; else a vector, or the embedding.
+bool IsPacked(Part part);
 
 enum class Naming : std::uint8_t { kGguf, kHuggingFace };
 
-// GGUF stores the q and k rows of arch llama permuted, so that pairs that rotate together are
-// neighbours; they are put back by moving whole rows, quantised or not. With that the same weights
-// from either format are the same bytes. A fused attn_qkv is cut into its three.
+// GGUF stores the q and k rows of arch llama interleaved, so that pairs that rotate together are
+// neighbours; they are read in the other format's order. With that the same weights from either
+// format are the same bytes. A fused attn_qkv is cut into its three.
 // Immutable: any thread may read. Source and config outlive it.
 class WeightReader {
  public:
   WeightReader(const formats::TensorSource& source, Naming naming, const ModelConfig& config)
       : source_(source), naming_(naming), config_(config) {}
 
-  // Bytes as stored. Errors: as Read.
-  StatusOr<ByteCount> Check(Part part, std::int32_t layer) const;
-  // The head of a tied model is its embedding. Requires: `layer` is 0 for a part of the whole
-  // model. Errors: NotFound for a missing tensor; InvalidArgument for one of another shape than the
-  // config says.
-  StatusOr<StoredPart> Read(Part part, std::int32_t layer) const;
+  // One part's rows, in the file's mapping; a vector is one column. The head of a tied model is its
+  // embedding. Errors: NotFound for a missing tensor; InvalidArgument for one of another shape than
+  // the config says.
+  StatusOr<ops::WeightSource> Read(PartRef ref) const;
   // The same as f32, for norms and biases.
-  StatusOr<std::vector<float>> ReadVector(Part part, std::int32_t layer) const;
+  StatusOr<std::vector<float>> ReadVector(PartRef ref) const;
+
+  const std::string& path() const { return source_.path(); }
 
  private:
-  StatusOr<formats::TensorView> Find(Part part, std::int32_t layer) const;
-  std::string NameOf(Part part, std::int32_t layer) const;
+  StatusOr<formats::TensorView> Find(PartRef ref) const;
+  std::string NameOf(PartRef ref) const;
   formats::TensorShape ShapeOf(Part part) const;
   // The rows of `part` inside a fused attn_qkv tensor; none when the file has none.
-  StatusOr<std::optional<formats::TensorView>> FromFused(Part part, std::int32_t layer) const;
-  bool Permuted(Part part) const;
+  StatusOr<std::optional<formats::TensorView>> FromFused(PartRef ref) const;
+  bool Interleaved(Part part) const;
 
   const formats::TensorSource& source_;
   Naming naming_;

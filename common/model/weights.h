@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "common/formats/tensor_source.h"
+#include "common/model/weight_file.h"
+#include "common/ops/aligned_buffer.h"
 #include "common/ops/packed_matrix.h"
 #include "common/ops/weight_blocks.h"
 
@@ -36,7 +39,8 @@ struct LayerWeights {
 // Immutable once loaded.
 struct Weights {
   std::unique_ptr<formats::TensorSource> source;  // holds the mapping that `embedding` points into
-  ops::WeightSource embedding;                    // [vocab, hidden], as stored
+  std::variant<ops::AlignedBuffer, WeightFile> packed;  // the bytes of all matrices: own, or shared
+  ops::WeightSource embedding;                          // [vocab, hidden], as stored
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden]
   ops::PackedMatrix head;         // [vocab, hidden]; of a tied model, the embedding packed

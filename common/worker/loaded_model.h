@@ -15,8 +15,16 @@ struct LoadedModel {
   Hash128 instance;  // of weights, tokenizer and template
 };
 
-// Loads weights for the numerics class (or "auto"), logs how far it is, and reads the tokenizer for
-// the instance's name. Errors: those of the readers.
-StatusOr<LoadedModel> LoadModel(const std::string& path, const std::string& numerics, int threads);
+struct ModelFlags {
+  std::string path;
+  std::string numerics = "auto";
+  int threads = 0;  // 0: one a CPU
+  // A folder; "auto": tandem/weights in $XDG_CACHE_HOME or ~/.cache; "off".
+  std::string weights_cache = "off";
+};
+
+// Loads weights, logs how far it is and where they lie, and reads the tokenizer for the instance's
+// name. Errors: those of the readers; InvalidArgument for a folder that is not an absolute path.
+StatusOr<LoadedModel> LoadModel(const ModelFlags& flags);
 
 }  // namespace tandem::worker

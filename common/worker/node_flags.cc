@@ -44,6 +44,9 @@ void NodeFlags::AddTo(config::ProgramOptions& options) {
               Choice(&kv_transport, {"auto", "ucx-shm", "ucx-tcp"}));
   options.Add("kv-interface", "NAME", "interface of ucx-tcp; empty: any", Text(&kv_interface));
   options.Add("numerics", "CLASS", "numerics class; auto: the CPU's best", Text(&numerics));
+  options.Add("weights-cache", "DIR",
+              "folder of packed weights that processes of this host share; auto: in ~/.cache; off",
+              Text(&weights_cache));
   options.Add("nice", "N", "priority of computing, 19 is lowest", Int(&nice, 0, 19));
   options.Add("cpus", "LIST",
               "bind the computing threads to these CPUs (0-3,8), one each; empty: any",
@@ -70,6 +73,10 @@ Status NodeFlags::Validate() const {
   }
   if (kv_memory <= ByteCount(0)) {
     return InvalidArgument("--kv-memory is {}, must be above 0", kv_memory);
+  }
+  if (weights_cache != "auto" && weights_cache != "off" && !weights_cache.starts_with('/')) {
+    return InvalidArgument("--weights-cache is '{}', must be auto, off or an absolute path",
+                           weights_cache);
   }
   if (!core_group.empty()) {
     if (Status named = CoreGroup::CheckName(core_group); !named.ok()) {

@@ -26,6 +26,7 @@ struct NodeFlags {
   std::string kv_transport = "auto";
   std::string kv_interface;  // empty: any
   std::string numerics = "auto";
+  std::string weights_cache = "auto";
   int nice = 0;            // the program sets its default
   std::string cpus;        // "0-3,8": those of the computing threads; empty: any
   std::string core_group;  // empty: the node's cores are its own

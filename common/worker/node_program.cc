@@ -76,7 +76,10 @@ void Attend(NodeService& service, EventQueue& events, const NodeFlags& flags) {
 Status Serve(NodeProgram& program, EventQueue& events, std::atomic<bool>& loading) {
   const NodeFlags& flags = program.flags;
   TANDEM_ASSIGN_OR_RETURN(const LoadedModel model,
-                          LoadModel(flags.model, flags.numerics, flags.threads));
+                          LoadModel({.path = flags.model,
+                                     .numerics = flags.numerics,
+                                     .threads = flags.threads,
+                                     .weights_cache = flags.weights_cache}));
   loading = false;  // from here on there is something to release
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<NodeService> service, program.start(model, flags));
   TANDEM_RETURN_IF_ERROR(

@@ -85,6 +85,7 @@ std::vector<std::string> LocalCluster::NodeArguments(const std::string& role,
   if (options_.TakeTurns(NumCpus())) add("--core-group", fmt::format("serve-{}", ::getpid()));
   if (options_.context > 0) add("--context", std::to_string(options_.context));
   if (options_.numerics != "auto") add("--numerics", options_.numerics);
+  if (options_.weights_cache != "auto") add("--weights-cache", options_.weights_cache);
   return arguments;
 }
 

@@ -43,6 +43,9 @@ void ServeOptions::Register(config::ProgramOptions& options) {
   options.Add("kv-transport", "NAME", "how KV travels",
               Choice(&kv_transport, {"ucx-shm", "ucx-tcp"}));
   options.Add("numerics", "CLASS", "hold all nodes to this numerics class", Text(&numerics));
+  options.Add("weights-cache", "DIR",
+              "folder of packed weights, shared by all nodes; auto: in ~/.cache; off",
+              Text(&weights_cache));
   options.Add("log-level", "LEVEL", "what the processes log",
               Choice(&log_level, {"debug", "info", "warning", "error"}));
   options.Add("state-folder", "PATH", fmt::format("for logs ({})", DefaultStateFolder().string()),
@@ -77,6 +80,10 @@ Status ServeOptions::Validate() const {
   }
   if (kv_memory.value() < (std::int64_t{1} << 20)) {
     return InvalidArgument("--kv-memory is {} bytes, must be 1M or more", kv_memory);
+  }
+  if (weights_cache != "auto" && weights_cache != "off" && !weights_cache.starts_with('/')) {
+    return InvalidArgument("--weights-cache is '{}', must be auto, off or an absolute path",
+                           weights_cache);
   }
   if (kv_transport == "ucx-shm") {
     TANDEM_RETURN_IF_ERROR(CheckSharedMemory(

@@ -29,6 +29,7 @@ struct ServeOptions {
   ByteCount kv_memory{std::int64_t{1} << 30};  // per node
   std::string kv_transport = "ucx-shm";
   std::string numerics = "auto";
+  std::string weights_cache = "auto";
   std::string log_level = "info";
   std::string state_folder;  // logs; empty: DefaultStateFolder()
   std::string restart = "always";

@@ -23,6 +23,7 @@ constexpr int kMostTokens = 1 << 16;
 struct Flags {
   std::string model;
   std::string numerics = "auto";
+  std::string weights_cache = "off";
   int threads = 2;
   std::vector<std::string> prefill = {"512", "2048"};
   std::vector<std::string> decode = {"1", "8", "32"};
@@ -39,6 +40,8 @@ struct Flags {
     options.Add("model", "PATH", "GGUF file or folder (SmolLM2 from the model cache)",
                 Text(&model));
     options.Add("numerics", "CLASS", "numerics class, or auto", Text(&numerics));
+    options.Add("weights-cache", "DIR", "folder of shared packed weights, or off",
+                Text(&weights_cache));
     options.Add("threads", "N", "threads that compute", Int(&threads, 1, 1024));
     options.Add("prefill", "N,…", "lengths of prompts in tokens", List(&prefill));
     options.Add("decode", "N,…", "numbers of sequences that generate together", List(&decode));
@@ -116,9 +119,11 @@ Status Run(const Flags& flags) {
   if (path.empty()) path = testing::SmolLm2Path().value_or("");
   if (path.empty()) return NotFound("no model: give --model, or run deploy/quickstart once");
   const auto begin = std::chrono::steady_clock::now();
-  TANDEM_ASSIGN_OR_RETURN(const auto model, model::Model::Load(path, {.numerics = flags.numerics,
-                                                                      .threads = flags.threads,
-                                                                      .progress = nullptr}));
+  model::Model::LoadOptions load{.numerics = flags.numerics, .threads = flags.threads};
+  if (flags.weights_cache != "off") {
+    load.weight_cache = model::WeightCache::Options{.folder = flags.weights_cache};
+  }
+  TANDEM_ASSIGN_OR_RETURN(const auto model, model::Model::Load(path, load));
   EngineReport report;
   report.model = model->config().ToString();
   report.numerics_class = std::string(model->numerics_class());

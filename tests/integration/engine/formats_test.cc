@@ -70,6 +70,38 @@ TEST(ModelFormatsTest, GgufAndSafetensorsOfTheSameWeightsAreTheSameBytes) {
   EXPECT_EQ(compared, 7);
 }
 
+TEST(ModelFormatsTest, SharedWeightsGiveTheSameBytesAsPrivateOnes) {
+  int compared = 0;
+  for (const SmallModel& small : SmallModels()) {
+    SCOPED_TRACE(small.name);
+    TempDir folder;
+    small.model.WriteGguf(folder.File("model.gguf"));
+    for (ops::NumericsClass numerics : ops::SupportedClasses(DetectCpuFeatures())) {
+      model::Model::LoadOptions options{.numerics = std::string(ops::Name(numerics)), .threads = 2};
+      const auto own = model::Model::Load(folder.File("model.gguf"), options);
+      options.weight_cache = {.folder = folder.File("cache"), .min_bytes = ByteCount(0)};
+      ASSERT_TRUE(own.ok()) << own.status();
+      ASSERT_TRUE(model::Model::Load(folder.File("model.gguf"), options).ok());
+      const auto shared = model::Model::Load(folder.File("model.gguf"), options);
+      ASSERT_TRUE(shared.ok()) << shared.status();
+      EXPECT_FALSE((*own)->weights_home().shared);
+      EXPECT_TRUE((*shared)->weights_home().shared) << (*shared)->weights_home().why_not;
+      EXPECT_FALSE((*shared)->weights_home().packed);
+      ExpectSameWeights((*own)->weights(), (*shared)->weights());
+      RigRequest request;
+      for (int i = 0; i < 40; ++i) request.prompt.push_back(TokenId(i * 7 % 250));
+      request.params = {.temperature = 0.8f, .seed = 5, .max_tokens = TokenCount(5)};
+      EngineRig first(**own, {});
+      EngineRig second(**shared, {});
+      const auto expected = first.Run({request}, {});
+      const auto actual = second.Run({request}, {});
+      EXPECT_EQ(FirstDifference(**own, expected[0], actual[0], 0), "");
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 9);
+}
+
 TEST(ModelFormatsTest, TheInstanceHashNamesWeightsAndTokenizer) {
   TempDir folder;
   const auto small = SmallModels();

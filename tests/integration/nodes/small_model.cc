@@ -18,7 +18,7 @@ const worker::LoadedModel& SmallModel() {
     ModelSpec spec;
     spec.context = kSmallContext;
     GenerateModel(spec).WriteGguf(path.string());
-    auto loaded = worker::LoadModel(path.string(), "auto", 1);
+    auto loaded = worker::LoadModel({.path = path.string(), .threads = 1});
     std::filesystem::remove(path);  // the mapping keeps the bytes
     if (!loaded.ok()) {
       fmt::print(stderr, "{}\n", FromAbsl(loaded.status().message()));

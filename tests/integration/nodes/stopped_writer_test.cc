@@ -19,7 +19,7 @@ class StoppedWriterTest : public ::testing::Test {
  protected:
   void SetUp() override {
     GenerateModel(ModelSpec()).WriteGguf(folder_.File("model.gguf"));
-    auto model = worker::LoadModel(folder_.File("model.gguf"), "auto", 1);
+    auto model = worker::LoadModel({.path = folder_.File("model.gguf"), .threads = 1});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     rpc_.heartbeat_every = std::chrono::milliseconds(50);
