@@ -10,9 +10,6 @@
 namespace tandem::router {
 namespace {
 
-constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
-constexpr Duration kBackoffMax = std::chrono::seconds(2);
-
 handoff::Loss LossOf(const Status& reason) {
   switch (reason.code()) {
     case absl::StatusCode::kDeadlineExceeded:
@@ -35,7 +32,7 @@ NodeLink::NodeLink(net::IoThreads& io, const net::Strand& strand, net::HostPort 
       own_hello_(std::move(own_hello)),
       events_(std::move(events)),
       retry_(strand),
-      backoff_(kBackoffMin),
+      backoff_(handoff::kDialBackoffMin),
       last_error_(Unavailable("{} was not dialed yet", address_.ToString())),
       alive_(std::make_shared<int>(0)) {}
 
@@ -92,7 +89,7 @@ void NodeLink::OnClosed(const Status& reason) {
     log::Warning("router.node.lost", "address={} reason=\"{}\"", address_.ToString(),
                  FromAbsl(reason.message()));
     reported_ = false;
-    backoff_ = kBackoffMin;
+    backoff_ = handoff::kDialBackoffMin;
   } else if (!std::exchange(reported_, true)) {
     log::Warning("router.node.unreachable", "address={} reason=\"{}\"", address_.ToString(),
                  FromAbsl(reason.message()));
@@ -104,14 +101,14 @@ void NodeLink::OnClosed(const Status& reason) {
 void NodeLink::DialLater() {
   if (stopped_) return;
   retry_.Set(SteadyNow() + backoff_, [this] { Dial(); });
-  backoff_ = std::min(backoff_ * 2, kBackoffMax);
+  backoff_ = std::min(backoff_ * 2, handoff::kDialBackoffMax);
 }
 
 void NodeLink::Accept() {
   if (connection_ == nullptr) return;
   accepted_ = true;
   reported_ = false;
-  backoff_ = kBackoffMin;
+  backoff_ = handoff::kDialBackoffMin;
   connection_->Accept();
 }
 

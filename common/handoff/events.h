@@ -41,6 +41,9 @@ inline constexpr Duration kDrainBudgetMax = std::chrono::hours(24);
 // After a drain's budget: for what was moved to end, writes outstanding above all.
 inline constexpr Duration kDrainGrace = std::chrono::seconds(5);
 inline constexpr Duration kSinkReturn = std::chrono::seconds(1);  // after HandOff, D may come back
+// Between dials of a peer that is not there, doubled each time.
+inline constexpr Duration kDialBackoffMin = std::chrono::milliseconds(50);
+inline constexpr Duration kDialBackoffMax = std::chrono::milliseconds(500);
 inline constexpr TokenCount kHeadroom{64};
 inline constexpr std::uint32_t kCreditWindow = 256;  // positions a sink may send unasked
 inline constexpr Placement kPlacementsMax{3};

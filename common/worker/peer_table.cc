@@ -11,8 +11,6 @@ namespace tandem::worker {
 namespace {
 
 constexpr Duration kPingLimit = std::chrono::milliseconds(500);
-constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
-constexpr Duration kBackoffMax = std::chrono::seconds(2);
 
 std::string_view RoleName(handoff::Role role) {
   switch (role) {
@@ -40,7 +38,7 @@ struct PeerTable::Dialed {
   explicit Dialed(const net::Strand& strand) : retry(strand) {}
   handoff::PeerInfo peer;
   net::Timer retry;
-  Duration backoff = kBackoffMin;
+  Duration backoff = handoff::kDialBackoffMin;
   bool under_way = false;  // a dial or a connection
   bool reported = false;   // the present run of failures was logged
 };
@@ -139,7 +137,7 @@ void PeerTable::Join(const PeerPtr& peer) {
   peer->joined = true;
   by_node_[peer->node] = peer;
   if (auto it = dialed_.find(peer->dialed_name); it != dialed_.end()) {
-    it->second->backoff = kBackoffMin;
+    it->second->backoff = handoff::kDialBackoffMin;
     it->second->reported = false;
   }
   log::Info("peer.connected", "name={} role={} address={} numerics={}", peer->hello.name,
@@ -195,7 +193,7 @@ void PeerTable::SetDialed(const std::vector<handoff::PeerInfo>& peers) {
     if (is_new) it->second = std::make_unique<Dialed>(strand_);
     const bool changed = it->second->peer.incarnation != peer.incarnation;
     it->second->peer = peer;
-    if (changed) it->second->backoff = kBackoffMin;
+    if (changed) it->second->backoff = handoff::kDialBackoffMin;
     if ((is_new || changed) && !it->second->under_way) Dial(peer.name);
   }
 }
@@ -232,7 +230,7 @@ void PeerTable::Dial(const std::string& name) {
 void PeerTable::DialLater(Dialed& dialed) {
   if (closing_) return;
   dialed.retry.Set(SteadyNow() + dialed.backoff, [this, name = dialed.peer.name] { Dial(name); });
-  dialed.backoff = std::min(dialed.backoff * 2, kBackoffMax);
+  dialed.backoff = std::min(dialed.backoff * 2, handoff::kDialBackoffMax);
 }
 
 // --- use

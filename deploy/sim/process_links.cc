@@ -13,8 +13,6 @@ using handoff::Loss;
 using handoff::NodeId;
 using State = Connection::Side::State;
 
-constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
-constexpr Duration kBackoffMax = std::chrono::seconds(2);
 constexpr Duration kPingLimit = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -37,7 +35,7 @@ void Process::SetDialed(const std::vector<std::pair<std::string, handoff::Incarn
     auto [it, is_new] = dialed_.try_emplace(name);
     const bool changed = it->second.incarnation != incarnation;
     it->second.incarnation = incarnation;
-    if (changed) it->second.backoff = kBackoffMin;
+    if (changed) it->second.backoff = handoff::kDialBackoffMin;
     if ((is_new || changed) && !it->second.under_way) Dial(name);
   }
 }
@@ -72,7 +70,7 @@ void Process::DialLater(const std::string& name) {
     auto it = dialed_.find(name);
     if (it != dialed_.end() && it->second.try_number == number) Dial(name);
   });
-  dialed.backoff = std::min(dialed.backoff * 2, kBackoffMax);
+  dialed.backoff = std::min(dialed.backoff * 2, handoff::kDialBackoffMax);
 }
 
 void Process::OnDialed(Connection& connection) {
@@ -163,7 +161,7 @@ void Process::Join(Ref ref) {
   joined_[mine.peer] = ref;
   if (ref.side == 1) network_.Send(*ref.connection, 0, {Packet::Kind::kHello, MakeHello()});
   if (auto it = dialed_.find(mine.peer_hello.name); ref.side == 0 && it != dialed_.end()) {
-    it->second.backoff = kBackoffMin;
+    it->second.backoff = handoff::kDialBackoffMin;
   }
   Connected(mine.peer, mine.peer_hello, *ref.peer().process);
   while (!mine.unread.empty() && mine.state == State::kOpen) {
