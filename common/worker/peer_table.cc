@@ -5,6 +5,7 @@
 #include <future>
 #include <utility>
 
+#include "common/handoff/events.h"
 #include "common/log/log.h"
 
 namespace tandem::worker {
