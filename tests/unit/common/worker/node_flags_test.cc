@@ -55,6 +55,21 @@ TEST(NodeFlagsTest, ValidateNamesTheFlag) {
   EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--kv-memory is 0"));
 }
 
+TEST(NodeFlagsTest, TheWeightsCacheIsAnAbsoluteFolderOrAWord) {
+  NodeFlags flags;
+  flags.name = "n";
+  flags.listen = "127.0.0.1:0";
+  flags.model = "m.gguf";
+  for (const char* good : {"auto", "off", "/var/cache/weights"}) {
+    flags.weights_cache = good;
+    EXPECT_TRUE(flags.Validate().ok()) << good;
+  }
+  for (const char* bad : {"", "weights", "on"}) {
+    flags.weights_cache = bad;
+    EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--weights-cache")) << bad;
+  }
+}
+
 TEST(NodeFlagsTest, CpusAreCheckedBeforeAnythingIsLoaded) {
   NodeFlags flags;
   flags.name = "n";
