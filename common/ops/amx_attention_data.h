@@ -29,8 +29,8 @@ struct AttendData {
   float* totals;     // [rows, 16] of the weights so far, by key % 16
   float* sums;       // [query_tiles, 2 * steps, 16 rows, 16 dims] weighted values so far
   uint8_t* queries;  // [query_tiles, steps, 16 rows, 32 dims] bf16
-  uint8_t* keys;     // [2 chunks, kKeyTiles, steps, 16 dim pairs, 16 keys, 2] bf16
-  uint8_t* values;   // [3 chunks, 2, 2 * steps, 16 key pairs, 16 dims, 2] bf16
+  uint8_t* keys;     // [kKeyTiles, steps, 16 dim pairs, 16 keys, 2] bf16
+  uint8_t* values;   // [2 chunks, 2, 2 * steps, 16 key pairs, 16 dims, 2] bf16
   uint8_t* copies;   // [2 (keys, values), kKeyChunk, steps * 32] bf16
   float* scores;     // [2 items, kKeyTiles, 16 rows, 16 keys]
   uint8_t* weights;  // [2 items, 2, 16 rows, 32 keys] bf16
@@ -71,8 +71,8 @@ static AttendData MakeAttendData(const AttendArgs* args) {
   data.totals = take_floats(lanes * kTileSide);
   data.sums = take_floats(data.query_tiles * data.steps * 2 * kTileFloats);
   data.queries = take(data.query_tiles * data.steps * kTileBytes);
-  data.keys = take(2 * kKeyTiles * data.steps * kTileBytes);
-  data.values = take(3 * 4 * data.steps * kTileBytes);
+  data.keys = take(kKeyTiles * data.steps * kTileBytes);
+  data.values = take(2 * 4 * data.steps * kTileBytes);
   data.copies = take(2 * kKeyChunk * data.steps * kPairDims * 2);
   data.scores = take_floats(2 * kKeyTiles * kTileFloats);
   data.weights = take(2 * 2 * kTileBytes);

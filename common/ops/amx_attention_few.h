@@ -138,9 +138,7 @@ static bool AttendFewRows(const AttendArgs* args) {
     FindKeys(data, begin > first ? begin - first : 0,
              end - first < kKeyChunk ? end - first : kKeyChunk, &chunk);
     FewScores<kWide>(data, chunk);
-    for (int64_t tile = chunk.tile_begin / 2 * 2; tile < RoundUp(chunk.tile_end, 2); ++tile) {
-      PairValues(data, chunk, tile);
-    }
+    PairValues(data, chunk);
     if (data.begin[args->rows - 1] > first || data.end[0] < first + kKeyChunk) {
       WeighFew<kWide, true>(data, chunk);
     } else {

@@ -52,9 +52,9 @@ static void TransposeKeys(const AttendData& data, const KeyChunk& chunk) {
     const int64_t stride = chunk.key_stride[tile];
     float* to = reinterpret_cast<float*>(chunk.transposed + tile * data.steps * kTileBytes);
     for (int64_t four = 0; four < data.steps * 4; ++four, to += 4 * kLanes) {
+      const uint8_t* keys = chunk.keys[tile] + four * 16;
       Vec v[4], pairs[4];
-      for (int i = 0; i < 4; ++i)
-        v[i] = LoadFour(chunk.keys[tile] + i * stride + four * 16, stride);
+      for (int i = 0; i < 4; ++i) v[i] = LoadFour(keys + i * stride, stride);
       TransposeFour(v, pairs);
       for (int i = 0; i < 4; ++i) Store(to + i * kLanes, pairs[i]);
     }
@@ -295,22 +295,6 @@ static void ConfigureWholeTiles() {
   ConfigureTiles(shapes);
 }
 
-// Makes the call's chunk from key `first` on ready, where there is one.
-static void PrepareChunk(const AttendData& data, int64_t first, KeyChunk* chunk) {
-  const int64_t begin = data.begin[0], end = data.end[data.args->rows - 1];
-  if (first >= end) return;
-  const int64_t index = first / kKeyChunk;
-  chunk->first = first;
-  chunk->transposed = data.keys + index % 2 * kKeyTiles * data.steps * kTileBytes;
-  chunk->paired = data.values + index % 3 * 4 * data.steps * kTileBytes;
-  FindKeys(data, begin > first ? begin - first : 0,
-           end - first < kKeyChunk ? end - first : kKeyChunk, chunk);
-  TransposeKeys(data, *chunk);
-  for (int64_t tile = chunk->tile_begin / 2 * 2; tile < RoundUp(chunk->tile_end, 2); ++tile) {
-    PairValues(data, *chunk, tile);
-  }
-}
-
 // Returns whether every output is finite.
 template <int kSteps>
 static bool AttendManyRows(const AttendArgs* args) {
@@ -320,23 +304,27 @@ static bool AttendManyRows(const AttendArgs* args) {
   for (int64_t i = 0; i < data.query_tiles * data.steps * 2 * kTileSide; ++i) {
     Store(data.sums + i * kLanes, Zero());
   }
-  KeyChunk chunks[3];
+  KeyChunk chunks[2];
   ItemPipeline<kSteps> pipeline(data);
-  const int64_t end = data.end[args->rows - 1];
-  int64_t first = data.begin[0] / kKeyChunk * kKeyChunk;
-  PrepareChunk(data, first, &chunks[first / kKeyChunk % 3]);
-  for (; first < end; first += kKeyChunk) {
-    const KeyChunk& chunk = chunks[first / kKeyChunk % 3];
-    bool prepared = false;
+  const int64_t begin = data.begin[0], end = data.end[args->rows - 1];
+  int64_t slot = 0;
+  for (int64_t first = begin / kKeyChunk * kKeyChunk; first < end; first += kKeyChunk) {
+    KeyChunk& chunk = chunks[slot];
+    chunk.first = first;
+    chunk.transposed = data.keys;
+    chunk.paired = data.values + slot * 4 * data.steps * kTileBytes;
+    FindKeys(data, begin > first ? begin - first : 0,
+             end - first < kKeyChunk ? end - first : kKeyChunk, &chunk);
+    TransposeKeys(data, chunk);
+    bool paired = false;
     for (int64_t tile = 0; tile < data.query_tiles; ++tile) {
       if (!MakeItem(data, chunk, tile, pipeline.next())) continue;
       pipeline.Advance();
-      // From here on, nothing needs the chunk before the last, nor the last one's keys.
-      const int64_t next = first + kKeyChunk;
-      if (!prepared) PrepareChunk(data, next, &chunks[next / kKeyChunk % 3]);
-      prepared = true;
+      // Only now: the last item of two chunks ago needed its values until here.
+      if (!paired) PairValues(data, chunk);
+      paired = true;
     }
-    if (!prepared) PrepareChunk(data, first + kKeyChunk, &chunks[(first / kKeyChunk + 1) % 3]);
+    slot = 1 - slot;
   }
   pipeline.Finish();
   __mmask16 bad = 0;

@@ -97,22 +97,24 @@ static inline __attribute__((always_inline)) bool WeighRow(const AttendData& dat
   return moves;
 }
 
-// Values as [2, 2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile holds those whose
-// number has no bit 2, the second the others.
-static inline void PairValues(const AttendData& data, const KeyChunk& chunk, int64_t tile) {
-  const uint8_t* from = chunk.values[tile];
-  const int64_t stride = chunk.value_stride[tile];
-  uint8_t* to = chunk.paired + tile / 2 * data.steps * 2 * kTileBytes + tile % 2 * 8 * 64;
-  for (int64_t pair = 0; pair < kTileSide / 2; ++pair) {
-    for (int64_t step = 0; step < data.steps; ++step) {
-      const __m512i even = _mm512_loadu_si512(from + step * 64);
-      const __m512i odd = _mm512_loadu_si512(from + stride + step * 64);
-      uint8_t* out = to + step * 2 * kTileBytes;
-      _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
-      _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(even, odd));
+// The chunk's values as [2, 2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile holds
+// those whose number has no bit 2, the second the others.
+static inline void PairValues(const AttendData& data, const KeyChunk& chunk) {
+  for (int64_t tile = chunk.tile_begin / 2 * 2; tile < RoundUp(chunk.tile_end, 2); ++tile) {
+    const uint8_t* from = chunk.values[tile];
+    const int64_t stride = chunk.value_stride[tile];
+    uint8_t* to = chunk.paired + tile / 2 * data.steps * 2 * kTileBytes + tile % 2 * 8 * 64;
+    for (int64_t pair = 0; pair < kTileSide / 2; ++pair) {
+      for (int64_t step = 0; step < data.steps; ++step) {
+        const __m512i even = _mm512_loadu_si512(from + step * 64);
+        const __m512i odd = _mm512_loadu_si512(from + stride + step * 64);
+        uint8_t* out = to + step * 2 * kTileBytes;
+        _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
+        _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(even, odd));
+      }
+      from += 2 * stride;
+      to += 64;
     }
-    from += 2 * stride;
-    to += 64;
   }
 }
 

@@ -109,7 +109,7 @@ inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
 // copies of both; twice the scores, weights and factors of 16 rows.
 inline constexpr int64_t AmxAttendScratchFloats(int64_t head_dim) {
   return kAmxAttendRows * (4 + 16 + RoundUp(head_dim, 32) * 3 / 2) +
-         kKeyChunk * RoundUp(head_dim, 32) * 7 / 2 + 2 * kKeyChunk * 16 * 3 / 2 + 32 + 64;
+         kKeyChunk * RoundUp(head_dim, 32) * 5 / 2 + 2 * kKeyChunk * 16 * 3 / 2 + 32 + 64;
 }
 
 struct Kernels {
