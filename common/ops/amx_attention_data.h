@@ -28,7 +28,7 @@ struct AttendData {
   float* limit;      // [rows] weights above it move the base: all (-1) while the row has seen none
   float* totals;     // [rows, 16] of the weights so far, by key % 16
   float* sums;       // [query_tiles, 2 * steps, 16 rows, 16 dims] weighted values so far
-  uint8_t* queries;  // [query_tiles, steps, 16 rows, 32 dims] bf16
+  uint8_t* queries;  // [query_tiles, steps, 2 (high, low), 16 rows, 32 dims] bf16
   uint8_t* keys;     // [kKeyTiles, steps, 16 dim pairs, 16 keys, 2] bf16
   uint8_t* values;   // [2 chunks, 2, 2 * steps, 16 key pairs, 16 dims, 2] bf16
   uint8_t* copies;   // [2 (keys, values), kKeyChunk, steps * 32] bf16
@@ -70,7 +70,7 @@ static AttendData MakeAttendData(const AttendArgs* args) {
   data.limit = take_floats(lanes);
   data.totals = take_floats(lanes * kTileSide);
   data.sums = take_floats(data.query_tiles * data.steps * 2 * kTileFloats);
-  data.queries = take(data.query_tiles * data.steps * kTileBytes);
+  data.queries = take(data.query_tiles * data.steps * 2 * kTileBytes);
   data.keys = take(kKeyTiles * data.steps * kTileBytes);
   data.values = take(2 * 4 * data.steps * kTileBytes);
   data.copies = take(2 * kKeyChunk * data.steps * kPairDims * 2);
@@ -108,13 +108,15 @@ static inline void TransposeFour(const Vec* v, Vec* to) {
   to[3] = _mm512_shuffle_ps(b, d, 0xee);
 }
 
-// 32 dims of a row's query as bf16, times scale times log2(e): scores are exponents of two.
-static inline __m512i RoundQuery(const AttendArgs* args, int64_t row, int64_t step) {
+// 32 dims of a row's query, times scale times log2(e) (scores are exponents of two), as the sum of
+// two bf16.
+static inline void SplitQuery(const AttendArgs* args, int64_t row, int64_t step, Vec* high,
+                              Vec* low) {
   const Vec scale = Set(args->scale * 1.44269504f);
   Vec part[2];
   for (int64_t half = 0; half < 2; ++half) {
     const int64_t dim = step * kPairDims + half * kLanes;
-    const int64_t left = args->head_dim - dim;
+    const int64_t left = row < args->rows ? args->head_dim - dim : 0;
     part[half] = Zero();
     if (left >= kLanes) {
       part[half] = Mul(Load(args->q[row] + dim), scale);
@@ -122,7 +124,11 @@ static inline __m512i RoundQuery(const AttendArgs* args, int64_t row, int64_t st
       part[half] = Mul(LoadPart(args->q[row] + dim, left), scale);
     }
   }
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(part[1], part[0]));
+  const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(part[1], part[0]));
+  const Vec rest[2] = {Sub(part[0], Bf16ToVec(_mm512_castsi512_si256(rounded))),
+                       Sub(part[1], Bf16ToVec(_mm512_extracti64x4_epi64(rounded, 1)))};
+  *high = _mm512_castsi512_ps(rounded);
+  *low = reinterpret_cast<Vec>(_mm512_cvtne2ps_pbh(rest[1], rest[0]));
 }
 
 static const uint8_t* KeyRow(const AttendArgs* args, int64_t position) {

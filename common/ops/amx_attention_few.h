@@ -23,22 +23,24 @@ static void ConfigureForFewRows(int rows) {
   ConfigureTiles(shapes);
 }
 
-// As [steps, 16 dim pairs, kWide rows, 2] bf16.
+// As [steps, 2 (high, low), 16 dim pairs, kWide rows, 2] bf16.
 template <int kWide>
 static void StoreFewQueries(const AttendData& data) {
   for (int64_t step = 0; step < data.steps; ++step) {
-    Vec pairs[kTileSide];
+    Vec parts[2][kTileSide];
     for (int64_t row = 0; row < kTileSide; ++row) {
-      pairs[row] =
-          row < data.args->rows ? _mm512_castsi512_ps(RoundQuery(data.args, row, step)) : Zero();
+      SplitQuery(data.args, row, step, &parts[0][row], &parts[1][row]);
     }
-    Transpose(pairs);
-    float* to = reinterpret_cast<float*>(data.queries) + step * kTileSide * kWide;
-    for (int64_t i = 0; i < kTileSide; ++i) {
-      if constexpr (kWide == 4) {
-        _mm_storeu_ps(to + i * 4, _mm512_castps512_ps128(pairs[i]));
-      } else {
-        _mm256_storeu_ps(to + i * 8, _mm512_castps512_ps256(pairs[i]));
+    for (int64_t part = 0; part < 2; ++part) {
+      Vec* pairs = parts[part];
+      Transpose(pairs);
+      float* to = reinterpret_cast<float*>(data.queries) + (step * 2 + part) * kTileSide * kWide;
+      for (int64_t i = 0; i < kTileSide; ++i) {
+        if constexpr (kWide == 4) {
+          _mm_storeu_ps(to + i * 4, _mm512_castps512_ps128(pairs[i]));
+        } else {
+          _mm256_storeu_ps(to + i * 8, _mm512_castps512_ps256(pairs[i]));
+        }
       }
     }
   }
@@ -53,12 +55,13 @@ static void FewScores(const AttendData& data, const KeyChunk& chunk) {
     ZeroTile<0>();
     ZeroTile<1>();
     for (int64_t step = 0; step < data.steps; ++step) {
-      LoadTile<2>(data.queries + step * kTileSide * kWide * 4, kWide * 4);
       LoadTile<3>(chunk.keys[tile] + step * 64, chunk.key_stride[tile]);
-      AddProductBf16<0, 3, 2>();
-      if (!two) continue;
       LoadTile<7>(chunk.keys[other] + step * 64, chunk.key_stride[other]);
-      AddProductBf16<1, 7, 2>();
+      for (int64_t part = 0; part < 2; ++part) {  // high, low
+        LoadTile<2>(data.queries + (step * 2 + part) * kTileSide * kWide * 4, kWide * 4);
+        AddProductBf16<0, 3, 2>();
+        AddProductBf16<1, 7, 2>();
+      }
     }
     StoreTile<0>(data.scores + tile * kTileSide * kWide, kWide * 4);
     if (two) StoreTile<1>(data.scores + other * kTileSide * kWide, kWide * 4);

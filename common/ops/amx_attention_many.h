@@ -27,11 +27,13 @@ struct AttendItem {
 static void StoreQueries(const AttendData& data) {
   for (int64_t row = 0; row < data.query_tiles * kTileSide; ++row) {
     for (int64_t step = 0; step < data.steps; ++step) {
-      const __m512i query =
-          row < data.args->rows ? RoundQuery(data.args, row, step) : _mm512_setzero_si512();
-      _mm512_storeu_si512(
-          data.queries + ((row / kTileSide * data.steps + step) * kTileSide + row % kTileSide) * 64,
-          query);
+      Vec high, low;
+      SplitQuery(data.args, row, step, &high, &low);
+      float* to = reinterpret_cast<float*>(data.queries) +
+                  (row / kTileSide * data.steps + step) * 2 * kTileFloats +
+                  row % kTileSide * kLanes;
+      Store(to, high);
+      Store(to + kTileFloats, low);
     }
   }
 }
@@ -131,12 +133,16 @@ class TileSlots {
       ZeroTile<kSum>();
     }
     if constexpr (kSum == 0) {
-      LoadTile<4>(data_.queries + (after_->query_tile * steps() + step) * kTileBytes, 64);
+      const uint8_t* queries =
+          data_.queries + (after_->query_tile * steps() + step) * 2 * kTileBytes;
+      LoadTile<4>(queries, 64);
+      LoadTile<7>(queries + kTileBytes, 64);
     }
     if (kSum < after_->begin || kSum >= after_->end) return;
     constexpr int kKeys = 5 + kSum % 2;
     LoadTile<kKeys>(after_->chunk->transposed + (kSum * steps() + step) * kTileBytes, 64);
     AddProductBf16<kSum, 4, kKeys>();
+    AddProductBf16<kSum, 7, kKeys>();
   }
 
   template <int kSum>

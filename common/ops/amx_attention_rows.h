@@ -76,10 +76,15 @@ static inline __attribute__((always_inline)) bool WeighRow(const AttendData& dat
       scores[i] = _mm512_mask_mov_ps(none, static_cast<__mmask16>(seen >> 16 * i), scores[i]);
     }
   }
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   Vec weight[4];
   const auto weigh = [&] {
     const Vec base = Set(data.base[row]);
-    for (int i = 0; i < 4; ++i) weight[i] = Exp2(Sub(scores[i], base));
+    for (int i = 0; i < 4; ++i) {  // rounded to bf16 before the sum, so that it is theirs
+      const __m512i bits = _mm512_castps_si512(Exp2(Sub(scores[i], base)));
+      weight[i] = _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, half), upper));
+    }
     return Add(Add(weight[0], weight[1]), Add(weight[2], weight[3]));
   };
   Vec sum = weigh();

@@ -108,7 +108,7 @@ inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
 // Of rows: ranges, bases, limits, totals, sums, queries. A chunk's keys and twice its values,
 // copies of both; twice the scores, weights and factors of 16 rows.
 inline constexpr int64_t AmxAttendScratchFloats(int64_t head_dim) {
-  return kAmxAttendRows * (4 + 16 + RoundUp(head_dim, 32) * 3 / 2) +
+  return kAmxAttendRows * (4 + 16 + RoundUp(head_dim, 32) * 2) +
          kKeyChunk * RoundUp(head_dim, 32) * 5 / 2 + 2 * kKeyChunk * 16 * 3 / 2 + 32 + 64;
 }
 
