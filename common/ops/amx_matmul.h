@@ -19,7 +19,8 @@ namespace {
 static_assert(kTileSide == kActivationRows && kTileSide == kPanelColumns);
 
 constexpr int64_t kFewRowsMost = 2 * kTileSide;
-constexpr int64_t kRowBytes = 64;  // of a tile: 32 elements
+constexpr int64_t kRowBytes = 64;      // of a tile: 32 elements
+constexpr int64_t kFetchAhead = 2048;  // bytes
 
 // Calls fn.operator()<0>() … fn.operator()<kCount - 1>(): tiles are numbered at compile time.
 template <int kCount, typename Fn>
@@ -72,8 +73,8 @@ static TurnedX TurnRows(const MatmulArgs* args) {
 
 // kPanels panels from `panel` on with kTiles tiles of rows. Tiles 0..3: sums, [columns, rows] of
 // panel and tile of rows in turn; 4, 5: weights; 6, 7: activations. Each is loaded once for a block
-// of k: a load waits for the products that read what it replaces. Weights are unpacked a block
-// ahead, or their loads would wait for the stores.
+// of k, and unpacking stands between products: four panels with two registers for weights, or all
+// products after all unpacking, took longer. Weights are unpacked a block ahead of their load.
 template <TileWeights kWeights, bool kHalf, int kPanels, int kTiles>
 static void FewRowsPanels(const MatmulArgs* args, const TurnedX& x, int64_t panel) {
   constexpr int64_t kBlockBytes = TileBlock<kWeights, kHalf>::kBytes;

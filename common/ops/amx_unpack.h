@@ -2,9 +2,9 @@
 // AMX; internal linkage.
 //
 // Rounding is free: scale and min are enlarged by kEnlarged, then the lower half of scale * q + min
-// is cut off. What is a bf16 stays what it is; else the result is the one below or above, the
-// nearer one but for values within a fifth of a step of the middle; over all values the errors
-// cancel.
+// is cut off. The result is the bf16 below or above, the nearer one but for values within a fifth
+// of a step of the middle; over all values the errors cancel. What is a bf16 stays what it is, but
+// for what f32 loses where scale * q and min nearly cancel.
 // Four bits: the 16 possible weights of a column are worked out in f32 and picked by vpermb, which
 // takes the upper half of each; 8 bits: each weight on its own.
 #pragma once

@@ -12,9 +12,9 @@
 //                file has; F32 and F16 as avx2  F16 weights                  VNNI and BF16
 //
 // The class comes from a table by vendor and instruction set or from a flag, never from a timing.
-// The table takes the fastest class that stays an order of magnitude nearer to the f32 reference
-// than int8 activations do; these (avx512-vnni) are for those who ask for them (bounds:
-// tests/integration/engine; figures: tests/bench/README.md).
+// The table takes the fastest class that is nearer to the f32 reference than llama.cpp's CPU path
+// on every type of file; int8 activations (avx512-vnni) are not always, and are for those who ask
+// for them (bounds: tests/integration/engine; figures: tests/bench/README.md).
 #pragma once
 
 #include <cstdint>

@@ -155,12 +155,10 @@ std::byte* StoreGroup(const Stretch& stretch, std::int64_t index, std::byte* blo
   std::byte* out = StoreValues<kLayout, kGroup, kMin>(stretch, index * kGroup, block);
   std::array<float, kPanelColumns> line;
   for (int c = 0; c < kPanelColumns; ++c) line[c] = stretch.scale[c][index];
-  std::memcpy(out, line.data(), sizeof line);
-  out += sizeof line;
+  out = StoreLine(line, false, out);
   if constexpr (kMin) {
     for (int c = 0; c < kPanelColumns; ++c) line[c] = stretch.min[c][index];
-    std::memcpy(out, line.data(), sizeof line);
-    out += sizeof line;
+    out = StoreLine(line, false, out);
   }
   return out;
 }

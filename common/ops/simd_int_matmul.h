@@ -94,6 +94,8 @@ static inline __m512i LoadQuads(const uint8_t* block, int step) {
   }
 }
 
+constexpr int64_t kFetchAhead = 1024;  // bytes
+
 static inline __m512i Broadcast32(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);

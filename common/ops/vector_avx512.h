@@ -97,10 +97,8 @@ static inline Vec LoadBf16Part(const uint8_t* p, int64_t count) {
   return Bf16ToVec(_mm256_maskz_loadu_epi16(FirstLanes(count), p));
 }
 
-constexpr int64_t kFetchAhead = 2048;  // bytes
-
-// Asks for kBytes from `p` on. What lies past the weights is asked for in vain. Inline by force: GCC
-// takes a function that only asks for one without effect and drops its calls.
+// Asks for kBytes from `p` on. What lies past the weights is asked for in vain. Inline by force:
+// GCC takes a function that only asks for one without effect and drops its calls.
 template <int64_t kBytes>
 [[gnu::always_inline]] static inline void Fetch(const uint8_t* p) {
   for (int64_t at = 0; at < kBytes; at += 64) {
