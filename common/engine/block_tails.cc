@@ -5,9 +5,8 @@
 namespace tandem::engine {
 
 void ClearBlockTails(const ops::PagedKv& kv, std::span<const ops::KvSlice> slices,
-                     ops::Share share) {
-  const ops::Range mine = share.Of(static_cast<std::int64_t>(slices.size()));
-  for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+                     ops::Range some) {
+  for (std::int64_t i = some.begin; i < some.end; ++i) {
     const ops::KvSlice& slice = slices[static_cast<std::size_t>(i)];
     const std::int64_t end = slice.first_position + slice.num_rows;
     const std::int64_t used = end % kv.block_size;  // slots of the last block up to the slice's end

@@ -10,8 +10,8 @@ namespace tandem::engine {
 
 // A block that was used before holds old bytes. Where a slice writes a block's first slot but not
 // its last, this clears the slots behind the slice, so that a block's bytes are a function of the
-// tokens in it. Split by slices; touches no slot that the slices write.
-void ClearBlockTails(const ops::PagedKv& kv, std::span<const ops::KvSlice> slices,
-                     ops::Share share);
+// tokens in it. Touches no slot that the slices
+// write.
+void ClearBlockTails(const ops::PagedKv& kv, std::span<const ops::KvSlice> slices, ops::Range some);
 
 }  // namespace tandem::engine

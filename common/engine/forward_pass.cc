@@ -36,6 +36,11 @@ struct ForwardPass::Step {
   float* q;                              // [rows, num_heads, head_dim]
   StageTimes* times;                     // or null
 
+  // Calls fn(ops::Range) for rows of this step until all have been taken.
+  template <typename Fn>
+  void ForRows(Fn&& fn) const {
+    share.ForEach(rows, fn);
+  }
   void Enter(Stage stage) const {
     if (times != nullptr) times->Enter(share.index, stage);
   }
@@ -51,7 +56,11 @@ StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const model::Model& m
 }
 
 ForwardPass::ForwardPass(const model::Model& model, KvArena& arena, ThreadPool& pool)
-    : model_(model), config_(model.config()), arena_(arena), pool_(pool) {}
+    : model_(model),
+      config_(model.config()),
+      arena_(arena),
+      pool_(pool),
+      split_(pool.num_threads()) {}
 
 Status ForwardPass::Reserve(const Limits& limits) {
   const std::int64_t hidden = config_.hidden_size;
@@ -86,12 +95,15 @@ Status ForwardPass::Reserve(const Limits& limits) {
 }
 
 void ForwardPass::Run(const BatchImage& image, StepObserver* observer, StageTimes* times) {
-  pool_.Run([&](int thread_idx, int num_threads) {
-    const Step step{image,          {thread_idx, num_threads}, image.num_rows(),
-                    image.slices(), hidden_.As<float>(),       q_.As<float>(),
+  pool_.Run([&](int thread_idx, int) {
+    const Step step{image,          {&split_, thread_idx}, image.num_rows(),
+                    image.slices(), hidden_.As<float>(),   q_.As<float>(),
                     times};
     step.Enter(Stage::kEmbed);
-    ops::EmbedRows(model_.weights().embedding, image.ids(), step.hidden, step.share);
+    step.ForRows([&](ops::Range rows) {
+      ops::EmbedRows(model_.weights().embedding, image.ids(), step.hidden, rows);
+    });
+    Barrier(step);
     for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
       RunLayer(step, layer, observer);
     }
@@ -140,62 +152,71 @@ ForwardPass::Step ForwardPass::GatherSampled(const Step& step) {
     std::memcpy(to + i * width, from + rows[static_cast<std::size_t>(i)] * width,
                 static_cast<std::size_t>(width) * sizeof(float));
   };
-  const ops::Range mine = step.share.Of(sampled.rows);
-  for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-    copy(step.hidden, sampled.hidden, config_.hidden_size, i);
-    copy(step.q, sampled.q, std::int64_t{config_.num_heads} * config_.head_dim, i);
-  }
+  sampled.ForRows([&](ops::Range mine) {
+    for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+      copy(step.hidden, sampled.hidden, config_.hidden_size, i);
+      copy(step.q, sampled.q, std::int64_t{config_.num_heads} * config_.head_dim, i);
+    }
+  });
   return sampled;
 }
 
 void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
                                        const ops::PagedKv& kv) {
+  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
+  Normalize(step, weights.attention_norm);
+  step.Enter(Stage::kQkv);
+  ops::Matmul(ops_, weights.q, x, {.y = step.q, .bias = OrNull(weights.q_bias)}, step.share);
+  ops::Matmul(ops_, weights.k, x, {.y = k_.As<float>(), .bias = OrNull(weights.k_bias)},
+              step.share);
+  ops::Matmul(ops_, weights.v, x, {.y = v_.As<float>(), .bias = OrNull(weights.v_bias)},
+              step.share);
+  Barrier(step);
+  step.Enter(Stage::kStoreKv);
+  step.ForRows([&](ops::Range rows) { StoreRows(step, weights, kv, rows); });
+  const std::span<const ops::KvSlice> slices = step.image.slices();
+  step.share.ForEach(static_cast<std::int64_t>(slices.size()),
+                     [&](ops::Range some) { ClearBlockTails(kv, slices, some); });
+}
+
+void ForwardPass::Normalize(const Step& step, const std::vector<float>& weight) {
+  const ops::ActivationView out = activations_.View(step.rows, config_.hidden_size);
+  step.Enter(Stage::kNorm);
+  step.ForRows([&](ops::Range rows) {
+    ops::RmsNorm(ops_, {.x = step.hidden, .weight = weight.data(), .eps = config_.rms_norm_eps},
+                 out, rows);
+  });
+  Barrier(step);
+}
+
+void ForwardPass::StoreRows(const Step& step, const model::LayerWeights& weights,
+                            const ops::PagedKv& kv, ops::Range rows) {
   const std::int64_t head_dim = config_.head_dim;
   const std::int64_t q_stride = config_.num_heads * head_dim;
   const std::int64_t kv_stride = config_.num_kv_heads * head_dim;
-  float* q = step.q;
   float* k = k_.As<float>();
-  float* v = v_.As<float>();
-  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  step.Enter(Stage::kNorm);
-  // Cut by rows like the operator that wrote hidden_ in the embedding; behind a barrier elsewhere.
-  ops::RmsNorm(
-      ops_,
-      {.x = step.hidden, .weight = weights.attention_norm.data(), .eps = config_.rms_norm_eps}, x,
-      step.share);
-  Barrier(step);
-  step.Enter(Stage::kQkv);
-  ops::Matmul(ops_, weights.q, x, {.y = q, .bias = OrNull(weights.q_bias)}, step.share);
-  ops::Matmul(ops_, weights.k, x, {.y = k, .bias = OrNull(weights.k_bias)}, step.share);
-  ops::Matmul(ops_, weights.v, x, {.y = v, .bias = OrNull(weights.v_bias)}, step.share);
-  Barrier(step);
-  step.Enter(Stage::kStoreKv);
-  // The rest is cut by rows: each thread goes on with the rows it has.
-  ops::HeadNormArgs norm{.x = q,
+  ops::HeadNormArgs norm{.x = step.q,
                          .x_stride = q_stride,
-                         .rows = step.rows,
                          .heads = config_.num_heads,
                          .head_dim = head_dim,
                          .weight = OrNull(weights.q_norm),
                          .eps = config_.rms_norm_eps};
-  ops::RopeArgs rope{.x = q,
+  ops::RopeArgs rope{.x = step.q,
                      .x_stride = q_stride,
-                     .rows = step.rows,
                      .heads = config_.num_heads,
                      .head_dim = head_dim,
                      .positions = step.image.positions().data(),
                      .pairs = ops::RopePairs::kHalves};
-  if (config_.qk_norm) ops::HeadNorm(ops_, norm, step.share);
-  ops::Rope(rope_, rope, step.share);
+  if (config_.qk_norm) ops::HeadNorm(ops_, norm, rows);
+  ops::Rope(rope_, rope, rows);
   norm.x = rope.x = k;
   norm.x_stride = rope.x_stride = kv_stride;
   norm.heads = rope.heads = config_.num_kv_heads;
   norm.weight = OrNull(weights.k_norm);
-  if (config_.qk_norm) ops::HeadNorm(ops_, norm, step.share);
-  ops::Rope(rope_, rope, step.share);
+  if (config_.qk_norm) ops::HeadNorm(ops_, norm, rows);
+  ops::Rope(rope_, rope, rows);
   ops::KvAppend(kv, step.image.slices(),
-                {.k = k, .v = v, .k_stride = kv_stride, .v_stride = kv_stride}, step.share);
-  ClearBlockTails(kv, step.image.slices(), step.share);
+                {.k = k, .v = v_.As<float>(), .k_stride = kv_stride, .v_stride = kv_stride}, rows);
 }
 
 void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
@@ -215,7 +236,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
   Barrier(step);
   if (ops_.kernels().image_row != nullptr) {
     step.Enter(Stage::kAttention);
-    ops::Prepare(ops_, x, step.share);
+    step.ForRows([&](ops::Range rows) { ops::Prepare(ops_, x, rows); });
     Barrier(step);
   }
   step.Enter(Stage::kOutput);
@@ -226,11 +247,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
 
 void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weights) {
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  step.Enter(Stage::kNorm);
-  ops::RmsNorm(ops_,
-               {.x = step.hidden, .weight = weights.mlp_norm.data(), .eps = config_.rms_norm_eps},
-               x, step.share);
-  Barrier(step);
+  Normalize(step, weights.mlp_norm);
   float* gate = gate_.As<float>();
   float* up = up_.As<float>();
   step.Enter(Stage::kGateUp);
@@ -239,7 +256,7 @@ void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weigh
   Barrier(step);
   const ops::ActivationView inner = activations_.View(step.rows, config_.intermediate_size);
   step.Enter(Stage::kActivate);
-  ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, step.share);
+  step.ForRows([&](ops::Range rows) { ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, rows); });
   Barrier(step);
   step.Enter(Stage::kDown);
   ops::Matmul(ops_, weights.down, inner,
@@ -250,12 +267,7 @@ void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weigh
 
 void ForwardPass::ComputeLogits(const Step& step) {
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  step.Enter(Stage::kNorm);
-  ops::RmsNorm(
-      ops_,
-      {.x = step.hidden, .weight = model_.weights().final_norm.data(), .eps = config_.rms_norm_eps},
-      x, step.share);
-  Barrier(step);
+  Normalize(step, model_.weights().final_norm);
   step.Enter(Stage::kHead);
   ops::Matmul(ops_, model_.weights().head, x, {.y = logits_.As<float>()}, step.share);
 }

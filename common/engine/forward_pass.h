@@ -19,6 +19,7 @@
 #include "common/ops/ops_context.h"
 #include "common/ops/paged_kv.h"
 #include "common/ops/rope.h"
+#include "common/ops/share.h"
 
 namespace tandem::engine {
 
@@ -59,6 +60,11 @@ class ForwardPass {
   Step GatherSampled(const Step& step);
   void ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
                             const ops::PagedKv& kv);
+  // step.hidden's rows for a product; ends in a barrier.
+  void Normalize(const Step& step, const std::vector<float>& weight);
+  // Queries and keys of some rows turned by position, keys and values stored.
+  void StoreRows(const Step& step, const model::LayerWeights& weights, const ops::PagedKv& kv,
+                 ops::Range rows);
   void Attend(const Step& step, const model::LayerWeights& weights, const ops::PagedKv& kv,
               std::int32_t window);
   void FeedForward(const Step& step, const model::LayerWeights& weights);
@@ -69,6 +75,7 @@ class ForwardPass {
   const model::ModelConfig& config_;
   KvArena& arena_;
   ThreadPool& pool_;
+  ops::Split split_;  // of work over the pool's threads
   ops::OpsContext ops_;
   ops::RopeTable rope_;
   ops::Activations activations_;  // input of the matrix product at hand

@@ -61,8 +61,7 @@ void PrepareRow(const OpsContext& context, const ActivationView& view, std::int6
   context.kernels().image_row(view.row(row), view.k, view.blocks_of(row), row % kActivationRows);
 }
 
-void Prepare(const OpsContext& context, const ActivationView& view, Share share) {
-  const Range rows = share.Of(view.rows);
+void Prepare(const OpsContext& context, const ActivationView& view, Range rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) PrepareRow(context, view, row);
 }
 

@@ -51,7 +51,7 @@ class Activations {
 
 // Makes the image of a row that has been written; nothing to do where the class has none.
 void PrepareRow(const OpsContext& context, const ActivationView& view, std::int64_t row);
-// Of this share's rows. Behind a Barrier unless the same share wrote the same rows.
-void Prepare(const OpsContext& context, const ActivationView& view, Share share);
+// Of some rows.
+void Prepare(const OpsContext& context, const ActivationView& view, Range rows);
 
 }  // namespace tandem::ops

@@ -122,11 +122,12 @@ static void FewRowsMatmul(const MatmulArgs* args) {
   for (int i = 4; i < 6; ++i) shapes.SetTile(i, kTileSide);
   for (int i = 6; i < 6 + kTiles; ++i) shapes.SetTile(i, kTileSide, 4 * x.RowsOf(i - 6));
   ConfigureTiles(shapes);
-  int64_t panel = args->panel_begin;
-  for (; panel + 2 <= args->panel_end; panel += 2) {
-    FewRowsPanels<kWeights, kHalf, 2, kTiles>(args, x, panel);
+  for (int64_t panel, end; args->claim(args->claims, &panel, &end);) {
+    for (; panel + 2 <= end; panel += 2) {
+      FewRowsPanels<kWeights, kHalf, 2, kTiles>(args, x, panel);
+    }
+    if (panel < end) FewRowsPanels<kWeights, kHalf, 1, kTiles>(args, x, panel);
   }
-  if (panel < args->panel_end) FewRowsPanels<kWeights, kHalf, 1, kTiles>(args, x, panel);
   ReleaseTiles();
 }
 
@@ -208,9 +209,10 @@ static void ManyRowsMatmul(const MatmulArgs* args) {
   TileShapes shapes;
   for (int i = 0; i < 8; ++i) shapes.SetTile(i, kTileSide);
   ConfigureTiles(shapes);
-  int64_t panel = args->panel_begin;
-  for (; panel + 2 <= args->panel_end; panel += 2) ManyRowsPanels<kWeights, kHalf, 2>(args, panel);
-  if (panel < args->panel_end) ManyRowsPanels<kWeights, kHalf, 1>(args, panel);
+  for (int64_t panel, end; args->claim(args->claims, &panel, &end);) {
+    for (; panel + 2 <= end; panel += 2) ManyRowsPanels<kWeights, kHalf, 2>(args, panel);
+    if (panel < end) ManyRowsPanels<kWeights, kHalf, 1>(args, panel);
+  }
   ReleaseTiles();
 }
 

@@ -51,39 +51,42 @@ void RunTile(const OpsContext& context, const PagedKv& kv, const AttentionArgs& 
   context.kernels().attend(&call);
 }
 
-// Query rows of one tile: as many as the class takes, unless threads had too few tiles to share.
-std::int64_t TileRows(const Kernels& kernels, std::span<const KvSlice> slices,
-                      const AttentionArgs& args, int num_threads) {
-  std::int64_t rows = 0;
-  for (const KvSlice& slice : slices) rows += slice.num_rows * args.num_heads;
-  const std::int64_t even = rows / (num_threads * kTilesPerThread);
-  return std::clamp(even, std::min(kAttendRows, kernels.attend_rows), kernels.attend_rows);
-}
+// How a batch is cut into tiles, the same on every thread.
+struct Cut {
+  std::int64_t tokens;   // of a tile, at most
+  std::int64_t heads;    // query heads of a tile, at most
+  std::int64_t group;    // query heads of a KV head
+  std::int64_t columns;  // tiles beside one another: all heads of the same tokens
 
-// Calls fn(tile, cost) for every tile in a fixed order.
-template <typename Fn>
-void ForEachTile(const Kernels& kernels, const PagedKv& kv, std::span<const KvSlice> slices,
-                 const AttentionArgs& args, int num_threads, Fn&& fn) {
-  const std::int64_t group = args.num_heads / kv.num_kv_heads;
-  const std::int64_t rows = TileRows(kernels, slices, args, num_threads);
-  const std::int64_t heads = std::min(group, rows);
-  const std::int64_t tokens = rows / heads;
-  for (const KvSlice& slice : slices) {
-    for (std::int64_t first = 0; first < slice.num_rows; first += tokens) {
-      const std::int64_t count = std::min(tokens, slice.num_rows - first);
-      const std::int64_t last = slice.first_position + first + count;
-      const std::int64_t keys = args.window > 0 ? std::min(last, args.window + count) : last;
-      for (std::int64_t kv_head = 0; kv_head < kv.num_kv_heads; ++kv_head) {
-        for (std::int64_t head = 0; head < group; head += heads) {
-          const std::int64_t tile_heads = std::min(heads, group - head);
-          // Unpacking a chunk costs about as much as four rows' work on it.
-          const std::int64_t cost =
-              (keys + kKeyChunk) * (RoundUp(count * tile_heads, kernels.attend_unit) + 4);
-          fn(Tile{&slice, first, count, kv_head, kv_head * group + head, tile_heads}, cost);
-        }
-      }
-    }
+  std::int64_t TilesOf(const KvSlice& slice) const {
+    return (slice.num_rows + tokens - 1) / tokens * columns;
   }
+  // Tile `index` of a slice: heads first, then tokens.
+  Tile At(const KvSlice& slice, std::int64_t index) const {
+    const std::int64_t parts = (group + heads - 1) / heads;  // of a group
+    const std::int64_t first = index / columns * tokens;
+    const std::int64_t kv_head = index % columns / parts;
+    const std::int64_t head = index % parts * heads;
+    return {&slice,
+            first,
+            std::min(tokens, slice.num_rows - first),
+            kv_head,
+            kv_head * group + head,
+            std::min(heads, group - head)};
+  }
+};
+
+// Tiles hold as many query rows as the class takes, unless threads had too few tiles to share.
+Cut CutOf(const Kernels& kernels, const PagedKv& kv, std::span<const KvSlice> slices,
+          const AttentionArgs& args, int num_threads) {
+  std::int64_t all = 0;
+  for (const KvSlice& slice : slices) all += slice.num_rows * args.num_heads;
+  const std::int64_t rows =
+      std::clamp(all / (num_threads * kTilesPerThread), std::min(kAttendRows, kernels.attend_rows),
+                 kernels.attend_rows);
+  const std::int64_t group = args.num_heads / kv.num_kv_heads;
+  const std::int64_t heads = std::min(group, rows);
+  return {rows / heads, heads, group, kv.num_kv_heads * ((group + heads - 1) / heads)};
 }
 
 }  // namespace
@@ -92,16 +95,19 @@ void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvS
                const AttentionArgs& args, Share share) {
   TANDEM_CHECK(kv.type == KvTypeOf(context.numerics()));
   TANDEM_CHECK(args.num_heads % kv.num_kv_heads == 0);
-  const Kernels& kernels = context.kernels();
+  const Cut cut = CutOf(context.kernels(), kv, slices, args, share.count());
   std::int64_t total = 0;
-  ForEachTile(kernels, kv, slices, args, share.count,
-              [&](const Tile&, std::int64_t cost) { total += cost; });
-  // A tile belongs to the thread whose part of the total holds its middle.
-  std::int64_t before = 0;
-  ForEachTile(kernels, kv, slices, args, share.count, [&](const Tile& tile, std::int64_t cost) {
-    const std::int64_t owner = (before + cost / 2) * share.count / total;
-    before += cost;
-    if (owner == share.index) RunTile(context, kv, args, tile, share.index);
+  for (const KvSlice& slice : slices) total += cut.TilesOf(slice);
+  share.ForEach(total, [&](Range some) {
+    std::int64_t before = 0;
+    for (const KvSlice& slice : slices) {
+      const std::int64_t tiles = cut.TilesOf(slice);
+      const std::int64_t end = std::min(tiles, some.end - before);
+      for (std::int64_t i = std::max<std::int64_t>(0, some.begin - before); i < end; ++i) {
+        RunTile(context, kv, args, cut.At(slice, i), share.index);
+      }
+      before += tiles;
+    }
   });
 }
 

@@ -27,7 +27,7 @@ struct AttentionArgs {
 };
 
 // Requires: every slice's keys and values appended, behind a Barrier; kv.type is the class's.
-// Split by (slice, rows, KV head), evenly by keys times rows.
+// Divided by (slice, rows, KV head).
 void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvSlice> slices,
                const AttentionArgs& args, Share share);
 

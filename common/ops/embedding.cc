@@ -5,8 +5,7 @@
 namespace tandem::ops {
 
 void EmbedRows(const WeightSource& table, std::span<const std::int32_t> ids, float* out,
-               Share share) {
-  const Range rows = share.Of(static_cast<std::int64_t>(ids.size()));
+               Range rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     TANDEM_CHECK(ids[row] >= 0 && ids[row] < table.n);
     DequantizeRow(table.type, table.row(ids[row]), table.k, out + row * table.k);

@@ -9,8 +9,8 @@
 
 namespace tandem::ops {
 
-// out[i] = row ids[i] of `table` as f32 [k]. Split by rows. Requires: 0 <= ids[i] < table.n.
+// out[i] = row ids[i] of `table` as f32 [k], for some i. Requires: 0 <= ids[i] < table.n.
 void EmbedRows(const WeightSource& table, std::span<const std::int32_t> ids, float* out,
-               Share share);
+               Range rows);
 
 }  // namespace tandem::ops

@@ -69,8 +69,9 @@ struct MatmulArgs {
   int64_t y_stride;    // elements
   const float* bias;   // [n] or null
   int32_t accumulate;  // y += product instead of y = product
-  int64_t panel_begin;
-  int64_t panel_end;
+  // The next panels to compute; 0 when there are no more.
+  int32_t (*claim)(void* claims, int64_t* begin, int64_t* end);
+  void* claims;
   float* scratch;  // MatmulScratchFloats(k)
 };
 
@@ -124,7 +125,7 @@ struct Kernels {
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.
   double (*exp_sum)(const float* x, int64_t n, float max, float* out);
   int64_t attend_rows;  // that one call of attend takes, at most
-  int64_t attend_unit;  // rows that it works on together: fewer cost as much
+  int64_t panel_unit;   // panels that matmul keeps in flight when rows are few
 };
 
 // The tables. Calling into one needs the class's instruction sets; taking its address does not.

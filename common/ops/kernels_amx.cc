@@ -34,7 +34,6 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAmxKernels = {RmsNorm, Swiglu, RoundRow,       Matmul,
-                             Attend,  ExpSum, kAmxAttendRows, kTileSide};
+const Kernels kAmxKernels = {RmsNorm, Swiglu, RoundRow, Matmul, Attend, ExpSum, kAmxAttendRows, 2};
 
 }  // namespace tandem::ops

@@ -9,6 +9,6 @@
 namespace tandem::ops {
 
 const Kernels kAvx2Kernels = {RmsNorm, Swiglu, nullptr,     MatmulF32,
-                              Attend,  ExpSum, kAttendRows, kAttentionRows};
+                              Attend,  ExpSum, kAttendRows, kFusedVecs / kPanelVecs};
 
 }  // namespace tandem::ops

@@ -10,6 +10,6 @@
 namespace tandem::ops {
 
 const Kernels kAvx512Kernels = {RmsNorm, Swiglu, nullptr,     MatmulF32,
-                                Attend,  ExpSum, kAttendRows, kAttentionRows};
+                                Attend,  ExpSum, kAttendRows, kFusedVecs / kPanelVecs};
 
 }  // namespace tandem::ops

@@ -21,6 +21,6 @@ void Matmul(const MatmulArgs* args) {
 }  // namespace
 
 const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow, Matmul,
-                                    Attend,  ExpSum, kAttendRows, kAttentionRows};
+                                    Attend,  ExpSum, kAttendRows, 4};
 
 }  // namespace tandem::ops

@@ -62,14 +62,15 @@ void Swiglu(const float* gate, const float* up, int64_t n, float* y) {
 void Matmul(const MatmulArgs* args) {
   const PackedView& w = *args->weights;
   const float* data = reinterpret_cast<const float*>(w.data);
-  const int64_t begin = args->panel_begin * kPanelColumns;
-  const int64_t end = args->panel_end * kPanelColumns < w.n ? args->panel_end * kPanelColumns : w.n;
-  for (int64_t column = begin; column < end; ++column) {
-    for (int64_t row = 0; row < args->rows; ++row) {
-      float sum = Dot(args->x + row * args->x_stride, data + column * w.k, w.k);
-      if (args->bias != nullptr) sum += args->bias[column];
-      float* y = args->y + row * args->y_stride + column;
-      *y = args->accumulate != 0 ? *y + sum : sum;
+  for (int64_t begin, end; args->claim(args->claims, &begin, &end);) {
+    const int64_t past = end * kPanelColumns < w.n ? end * kPanelColumns : w.n;
+    for (int64_t column = begin * kPanelColumns; column < past; ++column) {
+      for (int64_t row = 0; row < args->rows; ++row) {
+        float sum = Dot(args->x + row * args->x_stride, data + column * w.k, w.k);
+        if (args->bias != nullptr) sum += args->bias[column];
+        float* y = args->y + row * args->y_stride + column;
+        *y = args->accumulate != 0 ? *y + sum : sum;
+      }
     }
   }
 }

@@ -7,28 +7,38 @@
 namespace tandem::ops {
 namespace {
 
-// Panels that a kernel keeps in flight when rows are few; a thread's part is whole multiples.
-constexpr std::int64_t kPanelsPerUnit = 4;
-constexpr std::int64_t kRowsPerUnit = 2 * kActivationRows;
+constexpr std::int64_t kUnitsPerThread = 8;  // so that threads finish together
+constexpr std::int64_t kRowsPerPart = 256;   // unpacked weights must pay
 
-struct Part {
-  Range panels;
-  Range rows;
+// The panels of one product as a kernel asks for them.
+class PanelClaims {
+ public:
+  PanelClaims(Share share, std::int64_t panels, std::int64_t unit)
+      : claims_(share, (panels + unit - 1) / unit), panels_(panels), unit_(unit) {}
+
+  static std::int32_t Next(void* self, std::int64_t* begin, std::int64_t* end) {
+    PanelClaims& claims = *static_cast<PanelClaims*>(self);
+    Range units{};
+    if (!claims.claims_.Next(&units)) return 0;
+    *begin = units.begin * claims.unit_;
+    *end = std::min(units.end * claims.unit_, claims.panels_);
+    return 1;
+  }
+
+ private:
+  Claims claims_;
+  std::int64_t panels_;
+  std::int64_t unit_;
 };
 
-// Columns first; rows as well when there are too few columns to go round.
-Part PartOf(std::int64_t panels, std::int64_t rows, Share share) {
-  const std::int64_t unit = panels >= kPanelsPerUnit * share.count * 2 ? kPanelsPerUnit : 2;
-  const std::int64_t units = (panels + unit - 1) / unit;
-  std::int64_t row_parts = 1;
-  while (row_parts * 2 <= share.count && share.count % (row_parts * 2) == 0 &&
-         units < 3 * share.count / row_parts && rows >= row_parts * 2 * kRowsPerUnit) {
-    row_parts *= 2;
+// Where columns are too few to go round, rows are divided as well: into so many parts.
+std::int64_t RowParts(std::int64_t units, std::int64_t rows, int threads) {
+  std::int64_t parts = 1;
+  while (threads > 1 && units * parts < kUnitsPerThread * threads &&
+         rows >= 2 * parts * kRowsPerPart) {
+    parts *= 2;
   }
-  const int columns_count = static_cast<int>(share.count / row_parts);
-  const Share columns{share.index % columns_count, columns_count};
-  const Share row_share{share.index / columns_count, static_cast<int>(row_parts)};
-  return {columns.Of(panels, unit), row_share.Of(rows, row_parts == 1 ? 1 : kRowsPerUnit)};
+  return parts;
 }
 
 }  // namespace
@@ -37,24 +47,29 @@ void Matmul(const OpsContext& context, const PackedMatrix& weights, const Activa
             const MatmulOutput& output, Share share) {
   const PackedView& view = weights.view();
   TANDEM_CHECK(x.k == view.k);
-  const Part part = PartOf(RoundUp(view.n, kPanelColumns) / kPanelColumns, x.rows, share);
-  if (part.panels.begin >= part.panels.end || part.rows.begin >= part.rows.end) return;
+  const std::int64_t panels = RoundUp(view.n, kPanelColumns) / kPanelColumns;
+  const std::int64_t unit = context.kernels().panel_unit;
   const std::int64_t y_stride = output.y_stride == 0 ? view.n : output.y_stride;
-  MatmulArgs args{};
-  args.weights = &view;
-  args.x = x.row(part.rows.begin);
-  args.x_stride = x.k;
-  if (x.blocks != nullptr) args.xq = x.blocks_of(part.rows.begin);
-  args.xq_groups = x.groups;
-  args.rows = part.rows.end - part.rows.begin;
-  args.y = output.y + part.rows.begin * y_stride;
-  args.y_stride = y_stride;
-  args.bias = output.bias;
-  args.accumulate = output.accumulate ? 1 : 0;
-  args.panel_begin = part.panels.begin;
-  args.panel_end = part.panels.end;
-  args.scratch = context.scratch(share.index);
-  context.kernels().matmul(&args);
+  const std::int64_t parts = RowParts(panels / unit, x.rows, share.count());
+  const std::int64_t step = RoundUp((x.rows + parts - 1) / parts, 2 * kActivationRows);
+  for (std::int64_t row = 0; row < x.rows; row += step) {
+    PanelClaims claims(share, panels, unit);
+    MatmulArgs args{};
+    args.weights = &view;
+    args.x = x.row(row);
+    args.x_stride = x.k;
+    if (x.blocks != nullptr) args.xq = x.blocks_of(row);
+    args.xq_groups = x.groups;
+    args.rows = std::min(step, x.rows - row);
+    args.y = output.y + row * y_stride;
+    args.y_stride = y_stride;
+    args.bias = output.bias;
+    args.accumulate = output.accumulate ? 1 : 0;
+    args.claim = &PanelClaims::Next;
+    args.claims = &claims;
+    args.scratch = context.scratch(share.index);
+    context.kernels().matmul(&args);
+  }
 }
 
 }  // namespace tandem::ops

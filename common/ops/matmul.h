@@ -1,6 +1,6 @@
 // y[rows, n] = x[rows, k] · W[n, k]^T (+ bias) (+ y).
 //
-// Every row count adds over k in the same order for each output element. Threads split columns,
+// Every row count adds over k in the same order for each output element. Threads divide columns,
 // and rows too where columns are few.
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "common/ops/paged_kv.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -25,14 +26,11 @@ void StoreRow(KvType type, const float* from, std::int64_t count, std::byte* to)
 }  // namespace
 
 void KvAppend(const PagedKv& kv, std::span<const KvSlice> slices, const KvAppendArgs& args,
-              Share share) {
-  std::int64_t total = 0;
-  for (const KvSlice& slice : slices) total += slice.num_rows;
-  const Range mine = share.Of(total);
+              Range rows) {
   std::int64_t before = 0;  // rows of earlier slices
   for (const KvSlice& slice : slices) {
-    for (std::int64_t i = 0; i < slice.num_rows; ++i) {
-      if (before + i < mine.begin || before + i >= mine.end) continue;
+    const std::int64_t end = std::min(slice.num_rows, rows.end - before);
+    for (std::int64_t i = std::max<std::int64_t>(0, rows.begin - before); i < end; ++i) {
       const std::int64_t row = slice.first_row + i;
       const std::int64_t position = slice.first_position + i;
       std::byte* slot = kv.layer + slice.block_table[position / kv.block_size] * kv.block_bytes() +

@@ -41,8 +41,9 @@ struct KvAppendArgs {
   std::int64_t v_stride = 0;
 };
 
-// Stores the batch's keys and values. Split by rows. Requires: no two slices write one slot.
+// Stores the keys and values of some of the slices' rows, counted through all slices. Requires: no
+// two slices write one slot.
 void KvAppend(const PagedKv& kv, std::span<const KvSlice> slices, const KvAppendArgs& args,
-              Share share);
+              Range rows);
 
 }  // namespace tandem::ops

@@ -3,16 +3,14 @@
 namespace tandem::ops {
 
 void RmsNorm(const OpsContext& context, const RmsNormArgs& args, const ActivationView& out,
-             Share share) {
-  const Range rows = share.Of(out.rows);
+             Range rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     context.kernels().rms_norm(args.x + row * out.k, args.weight, args.eps, out.k, out.row(row));
     PrepareRow(context, out, row);
   }
 }
 
-void HeadNorm(const OpsContext& context, const HeadNormArgs& args, Share share) {
-  const Range rows = share.Of(args.rows);
+void HeadNorm(const OpsContext& context, const HeadNormArgs& args, Range rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     for (std::int64_t head = 0; head < args.heads; ++head) {
       float* x = args.x + row * args.x_stride + head * args.head_dim;

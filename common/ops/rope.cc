@@ -86,9 +86,8 @@ StatusOr<RopeTable> RopeTable::Create(std::span<const double> inv_freq, double a
   return table;
 }
 
-void Rope(const RopeTable& table, const RopeArgs& args, Share share) {
+void Rope(const RopeTable& table, const RopeArgs& args, Range rows) {
   TANDEM_CHECK(args.head_dim >= 2 * table.num_pairs());
-  const Range rows = share.Of(args.rows);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t position = args.positions[row];
     TANDEM_CHECK(position >= 0 && position < table.num_positions());

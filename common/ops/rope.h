@@ -46,14 +46,13 @@ class RopeTable {
 struct RopeArgs {
   float* x = nullptr;         // [rows, heads, head_dim], in place, row stride x_stride
   std::int64_t x_stride = 0;  // elements
-  std::int64_t rows = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;                // >= 2 * num_pairs; the rest passes unchanged
   const std::int32_t* positions = nullptr;  // [rows] absolute
   RopePairs pairs = RopePairs::kInterleaved;
 };
 
-// Split by rows.
-void Rope(const RopeTable& table, const RopeArgs& args, Share share);
+// Of some rows.
+void Rope(const RopeTable& table, const RopeArgs& args, Range rows);
 
 }  // namespace tandem::ops

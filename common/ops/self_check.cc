@@ -39,7 +39,7 @@ std::uint64_t NormDigest(const OpsContext& context, const Activations& act) {
   const std::vector<float> x = Inputs(3 * 100, 1);
   const std::vector<float> weight = Inputs(100, 2);
   const ActivationView out = act.View(3, 100);
-  RmsNorm(context, {.x = x.data(), .weight = weight.data(), .eps = 1e-5f}, out, {});
+  RmsNorm(context, {.x = x.data(), .weight = weight.data(), .eps = 1e-5f}, out, {0, 3});
   return Digest({out.x, 300});
 }
 
@@ -48,7 +48,7 @@ std::uint64_t SwigluDigest(const OpsContext& context, const Activations& act) {
   for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= static_cast<float>(i % 32);
   const std::vector<float> up = Inputs(200, 4);
   const ActivationView out = act.View(1, 200);
-  Swiglu(context, {.gate = gate.data(), .up = up.data()}, out, {});
+  Swiglu(context, {.gate = gate.data(), .up = up.data()}, out, {0, 1});
   return Digest({out.x, 200});
 }
 
@@ -67,13 +67,8 @@ StatusOr<std::uint64_t> RopeDigest() {
   std::vector<float> x = Inputs(2 * 40, 6);
   const std::array<std::int32_t, 2> positions = {7, 63};
   Rope(table,
-       {.x = x.data(),
-        .x_stride = 40,
-        .rows = 2,
-        .heads = 1,
-        .head_dim = 40,
-        .positions = positions.data()},
-       {});
+       {.x = x.data(), .x_stride = 40, .heads = 1, .head_dim = 40, .positions = positions.data()},
+       {0, 2});
   return Digest(x);
 }
 
@@ -112,7 +107,7 @@ StatusOr<std::uint64_t> MatmulDigest(const OpsContext& context, const Activation
   const ActivationView x = act.View(kRows, kInner);
   const std::vector<float> values = Inputs(kRows * kInner, 8);
   std::memcpy(x.x, values.data(), values.size() * sizeof(float));
-  Prepare(context, x, {});
+  Prepare(context, x, {0, kRows});
   std::vector<float> y(kRows * kColumns);
   Matmul(context, weights, x, {.y = y.data()}, {});
   return Digest(y);
@@ -132,7 +127,8 @@ std::uint64_t AttentionDigest(const OpsContext& context) {
   const std::vector<float> v = Inputs(kLength * kDim, 11);
   std::vector<float> out(q.size());
   const KvSlice slice{.num_rows = kLength, .block_table = table.data()};
-  KvAppend(kv, {&slice, 1}, {.k = k.data(), .v = v.data(), .k_stride = kDim, .v_stride = kDim}, {});
+  KvAppend(kv, {&slice, 1}, {.k = k.data(), .v = v.data(), .k_stride = kDim, .v_stride = kDim},
+           {0, kLength});
   Attention(context, kv, {&slice, 1},
             {.q = q.data(),
              .q_stride = kHeads * kDim,

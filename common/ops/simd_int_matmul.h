@@ -193,12 +193,13 @@ static void IntPanels(const MatmulArgs* args, int64_t panel) {
 template <IntWeights kWeights>
 static void IntMatmul(const MatmulArgs* args) {
   constexpr int kRows = 6;  // x 2 panels: 12 int32 accumulators and as many sums
-  int64_t panel = args->panel_begin;
-  if (args->rows <= 2) {
-    for (; panel + 4 <= args->panel_end; panel += 4) IntPanels<kWeights, 2, 4>(args, panel);
+  for (int64_t panel, end; args->claim(args->claims, &panel, &end);) {
+    if (args->rows <= 2) {
+      for (; panel + 4 <= end; panel += 4) IntPanels<kWeights, 2, 4>(args, panel);
+    }
+    for (; panel + 2 <= end; panel += 2) IntPanels<kWeights, kRows, 2>(args, panel);
+    for (; panel < end; ++panel) IntPanels<kWeights, kRows, 1>(args, panel);
   }
-  for (; panel + 2 <= args->panel_end; panel += 2) IntPanels<kWeights, kRows, 2>(args, panel);
-  for (; panel < args->panel_end; ++panel) IntPanels<kWeights, kRows, 1>(args, panel);
 }
 
 }  // namespace

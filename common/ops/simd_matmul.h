@@ -165,19 +165,20 @@ template <WeightLayout kLayout>
 static void MatmulOfLayout(const MatmulArgs* args) {
   const bool few = args->rows <= kFusedRows;
   const int64_t step = (few ? kFusedVecs : kTileVecs) / kPanelVecs;
-  int64_t panel = args->panel_begin;
-  for (; panel + step <= args->panel_end; panel += step) {
-    if (few) {
-      FusedRows<kLayout, kFusedRows, kFusedVecs>(args, 0, panel);
-    } else {
-      ManyRows<kLayout, kTileVecs>(args, panel);
+  for (int64_t panel, end; args->claim(args->claims, &panel, &end);) {
+    for (; panel + step <= end; panel += step) {
+      if (few) {
+        FusedRows<kLayout, kFusedRows, kFusedVecs>(args, 0, panel);
+      } else {
+        ManyRows<kLayout, kTileVecs>(args, panel);
+      }
     }
-  }
-  for (; panel < args->panel_end; ++panel) {
-    if (few) {
-      FusedRows<kLayout, kFusedRows, kPanelVecs>(args, 0, panel);
-    } else {
-      ManyRows<kLayout, kPanelVecs>(args, panel);
+    for (; panel < end; ++panel) {
+      if (few) {
+        FusedRows<kLayout, kFusedRows, kPanelVecs>(args, 0, panel);
+      } else {
+        ManyRows<kLayout, kPanelVecs>(args, panel);
+      }
     }
   }
 }

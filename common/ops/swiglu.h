@@ -10,8 +10,9 @@ struct SwigluArgs {
   const float* up = nullptr;    // [rows, k]
 };
 
-// out = silu(gate) * up, and prepares `out` for a product. out.x may be gate or up. Split by rows.
+// out = silu(gate) * up, and prepares `out` for a product. out.x may be gate or up. Of
+// some rows.
 void Swiglu(const OpsContext& context, const SwigluArgs& args, const ActivationView& out,
-            Share share);
+            Range rows);
 
 }  // namespace tandem::ops

@@ -74,14 +74,14 @@ class Model {
         positions.push_back(static_cast<std::int32_t>(slice.first_position + i));
       }
     }
-    pool_.Run([&](int index, int count) {
-      const Share share{index, count};
+    pool_.Run([&](int index, int) {
+      const Share share{&split_, index};
       for (std::int64_t layer = 0; layer < kLayers; ++layer) {
         RunLayer(layer, rows, slices, positions.data(), share);
       }
       const std::int64_t samples = static_cast<std::int64_t>(slices.size());
       const ActivationView x = normed_.View(samples, kHidden);
-      RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, x, share);
+      Normalize(x, share);
       pool_.Barrier();
       Matmul(context_, head_, x, {.y = logits_.data()}, share);
     });
@@ -92,33 +92,41 @@ class Model {
   }
 
  private:
+  void Normalize(const ActivationView& out, Share share) {
+    share.ForEach(out.rows, [&](Range some) {
+      RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, out, some);
+    });
+  }
+
   void RunLayer(std::int64_t index, std::int64_t rows, std::span<const KvSlice> slices,
                 const std::int32_t* positions, Share share) {
     const Layer& layer = layers_[index];
     const ActivationView x = normed_.View(rows, kHidden);
-    RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, x, share);
+    Normalize(x, share);
     pool_.Barrier();
     Matmul(context_, layer.q, x, {.y = q_.data()}, share);
     Matmul(context_, layer.k, x, {.y = k_.data()}, share);
     Matmul(context_, layer.v, x, {.y = v_.data()}, share);
     pool_.Barrier();
     constexpr std::int64_t kKvWidth = kKvHeads * kHeadDim;
-    RopeArgs rope{.x = q_.data(),
-                  .x_stride = kHidden,
-                  .rows = rows,
-                  .heads = kHeads,
-                  .head_dim = kHeadDim,
-                  .positions = positions};
-    Rope(rope_, rope, share);
-    rope.x = k_.data(), rope.x_stride = kKvWidth, rope.heads = kKvHeads;
-    Rope(rope_, rope, share);
+    const RopeArgs rope{.x = q_.data(),
+                        .x_stride = kHidden,
+                        .heads = kHeads,
+                        .head_dim = kHeadDim,
+                        .positions = positions};
+    RopeArgs rope_k = rope;
+    rope_k.x = k_.data(), rope_k.x_stride = kKvWidth, rope_k.heads = kKvHeads;
     const PagedKv kv{.layer = arena_.data() + index * BlockBytes() * kMaxRows / kBlockSize * 9,
                      .type = KvTypeOf(context_.numerics()),
                      .num_kv_heads = kKvHeads,
                      .block_size = kBlockSize,
                      .head_dim = kHeadDim};
-    KvAppend(kv, slices,
-             {.k = k_.data(), .v = v_.data(), .k_stride = kKvWidth, .v_stride = kKvWidth}, share);
+    share.ForEach(rows, [&](Range some) {
+      Rope(rope_, rope, some);
+      Rope(rope_, rope_k, some);
+      KvAppend(kv, slices,
+               {.k = k_.data(), .v = v_.data(), .k_stride = kKvWidth, .v_stride = kKvWidth}, some);
+    });
     pool_.Barrier();
     const ActivationView attended = attended_.View(rows, kHidden);
     Attention(context_, kv, slices,
@@ -130,17 +138,19 @@ class Model {
                .scale = 0.125f},
               share);
     pool_.Barrier();
-    Prepare(context_, attended, share);
+    share.ForEach(rows, [&](Range some) { Prepare(context_, attended, some); });
     pool_.Barrier();
     Matmul(context_, layer.o, attended, {.y = hidden_.data(), .accumulate = true}, share);
     pool_.Barrier();
-    RmsNorm(context_, {.x = hidden_.data(), .weight = norm_.data(), .eps = 1e-5f}, x, share);
+    Normalize(x, share);
     pool_.Barrier();
     Matmul(context_, layer.gate, x, {.y = gate_.data()}, share);
     Matmul(context_, layer.up, x, {.y = up_.data()}, share);
     pool_.Barrier();
     const ActivationView gated = gated_.View(rows, kFeedForward);
-    Swiglu(context_, {.gate = gate_.data(), .up = up_.data()}, gated, share);
+    share.ForEach(rows, [&](Range some) {
+      Swiglu(context_, {.gate = gate_.data(), .up = up_.data()}, gated, some);
+    });
     pool_.Barrier();
     Matmul(context_, layer.down, gated, {.y = hidden_.data(), .accumulate = true}, share);
     pool_.Barrier();
@@ -148,6 +158,7 @@ class Model {
 
   OpsContext context_;
   ThreadPool pool_;
+  Split split_{pool_.num_threads()};
   Layer layers_[kLayers];
   PackedMatrix head_;
   RopeTable rope_;
@@ -213,7 +224,8 @@ void AttentionOnly(benchmark::State& state, NumericsClass numerics, HeadCounts c
     const std::int32_t* of_sequence = table.data() + i * blocks;
     const KvSlice all{.num_rows = length, .block_table = of_sequence};
     KvAppend(kv, {&all, 1},
-             {.k = q.data(), .v = q.data(), .k_stride = kv_width, .v_stride = kv_width}, {});
+             {.k = q.data(), .v = q.data(), .k_stride = kv_width, .v_stride = kv_width},
+             {0, length});
     slices.push_back({.first_row = i * rows,
                       .num_rows = rows,
                       .first_position = length - rows,

@@ -90,9 +90,14 @@ void Step(const OpsContext& context, const Case& shape, const PagedKv& kv,
   }
   std::vector<float> out(q.size());
   ThreadPool& pool = PoolOf(threads);
-  pool.Run([&](int index, int num) {
-    KvAppend(kv, slices, {.k = k.data(), .v = v.data(), .k_stride = kv_row, .v_stride = kv_row},
-             {index, num});
+  Split split(threads);
+  const std::int64_t all = count * static_cast<std::int64_t>(sequences.size());
+  pool.Run([&](int index, int) {
+    const Share share{&split, index};
+    share.ForEach(all, [&](Range some) {
+      KvAppend(kv, slices, {.k = k.data(), .v = v.data(), .k_stride = kv_row, .v_stride = kv_row},
+               some);
+    });
     pool.Barrier();
     Attention(context, kv, slices,
               {.q = q.data(),
@@ -102,7 +107,7 @@ void Step(const OpsContext& context, const Case& shape, const PagedKv& kv,
                .num_heads = shape.heads,
                .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
                .window = shape.window},
-              {index, num});
+              share);
   });
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     outs[i].insert(outs[i].end(), out.begin() + static_cast<std::int64_t>(i) * count * q_row,
@@ -369,7 +374,7 @@ TEST(KvAppendTest, RoundsToNearestEvenAndKeepsSpecialValues) {
   const std::int32_t table[] = {0};
   const KvSlice slice{.first_row = 0, .num_rows = 1, .first_position = 3, .block_table = table};
   KvAppend(arena.kv(), {&slice, 1},
-           {.k = row.data(), .v = row.data(), .k_stride = 8, .v_stride = 8}, {});
+           {.k = row.data(), .v = row.data(), .k_stride = 8, .v_stride = 8}, {0, 1});
   EXPECT_EQ(std::memcmp(arena.bytes().data() + 3 * 16, expected.data(), 16), 0);
   EXPECT_EQ(std::memcmp(arena.bytes().data() + (16 + 3) * 16, expected.data(), 16), 0);
   EXPECT_EQ(arena.bytes()[2 * 16], std::byte{0});

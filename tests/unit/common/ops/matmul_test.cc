@@ -24,10 +24,12 @@ std::vector<float> Multiply(const OpsContext& context, const PackedMatrix& weigh
   if (y.empty()) y.assign(static_cast<std::size_t>(rows * weights.n()), -7.0f);
   output.y = y.data();
   ThreadPool& pool = PoolOf(num_threads);
-  pool.Run([&](int index, int count) {
-    Prepare(context, view, {index, count});
+  Split split(num_threads);
+  pool.Run([&](int index, int) {
+    const Share share{&split, index};
+    share.ForEach(rows, [&](Range some) { Prepare(context, view, some); });
     pool.Barrier();
-    Matmul(context, weights, view, output, {index, count});
+    Matmul(context, weights, view, output, share);
   });
   return y;
 }

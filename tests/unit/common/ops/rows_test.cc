@@ -27,8 +27,8 @@ TEST(RmsNormTest, EveryClassIsCloseAndRowsAreIndependent) {
       auto act = Activations::Create(numerics, kRows, k);
       ASSERT_TRUE(act.ok());
       const ActivationView out = act->View(kRows, k);
-      for (int index : {0, 1}) {
-        RmsNorm(context, {.x = x.data(), .weight = weight.data(), .eps = 1e-5f}, out, {index, 2});
+      for (const Range rows : {Range{0, 2}, Range{2, kRows}}) {
+        RmsNorm(context, {.x = x.data(), .weight = weight.data(), .eps = 1e-5f}, out, rows);
       }
       const std::vector<float> together(out.x, out.x + kRows * k);
       for (std::int64_t row = 0; row < kRows; ++row) {
@@ -40,7 +40,8 @@ TEST(RmsNormTest, EveryClassIsCloseAndRowsAreIndependent) {
           ASSERT_NEAR(together[row * k + i], x[row * k + i] * scale * weight[i], 2e-5);
         }
         const ActivationView one = act->View(1, k);
-        RmsNorm(context, {.x = x.data() + row * k, .weight = weight.data(), .eps = 1e-5f}, one, {});
+        RmsNorm(context, {.x = x.data() + row * k, .weight = weight.data(), .eps = 1e-5f}, one,
+                {0, 1});
         ASSERT_EQ(std::vector<float>(one.x, one.x + k),
                   std::vector<float>(together.begin() + row * k, together.begin() + (row + 1) * k));
       }
@@ -59,12 +60,11 @@ TEST(RmsNormTest, HeadNormTakesEachHeadOnItsOwn) {
     HeadNorm(context,
              {.x = x.data(),
               .x_stride = kStride,
-              .rows = kRows,
               .heads = kHeads,
               .head_dim = kDim,
               .weight = weight.data(),
               .eps = 1e-6f},
-             {});
+             {0, kRows});
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t i = 0; i < kStride; ++i) {
         const std::int64_t at = row * kStride + i;
@@ -94,7 +94,7 @@ TEST(SwigluTest, EveryClassIsCloseAtAnySizeAndMagnitude) {
       auto act = Activations::Create(numerics, 1, k);
       ASSERT_TRUE(act.ok());
       const ActivationView out = act->View(1, k);
-      Swiglu(context, {.gate = gate.data(), .up = up.data()}, out, {});
+      Swiglu(context, {.gate = gate.data(), .up = up.data()}, out, {0, 1});
       for (std::int64_t i = 0; i < k; ++i) {
         const double exact = gate[i] / (1 + std::exp(-static_cast<double>(gate[i]))) * up[i];
         ASSERT_NEAR(out.x[i], exact, 1e-6 * (1 + std::abs(exact))) << gate[i];
@@ -110,11 +110,11 @@ TEST(SwigluTest, BodyAndTailAgree) {
     auto act = Activations::Create(numerics, 1, 48);
     ASSERT_TRUE(act.ok());
     const ActivationView out = act->View(1, 48);
-    Swiglu(context, {.gate = gate.data(), .up = gate.data()}, out, {});
+    Swiglu(context, {.gate = gate.data(), .up = gate.data()}, out, {0, 1});
     const std::vector<float> whole(out.x, out.x + 48);
     for (std::int64_t i = 0; i < 48; ++i) {
       const ActivationView one = act->View(1, 1);
-      Swiglu(context, {.gate = &gate[i], .up = &gate[i]}, one, {});
+      Swiglu(context, {.gate = &gate[i], .up = &gate[i]}, one, {0, 1});
       ASSERT_EQ(one.x[0], whole[i]) << Name(numerics) << " " << i;
     }
   }
@@ -130,16 +130,15 @@ TEST(RopeTest, RotatesPairsByThePositionsAngle) {
     const std::vector<std::int32_t> positions = {0, 1, 2999};
     std::vector<float> x = RandomFloats(3 * 2 * kDim, 6);
     const std::vector<float> before = x;
-    for (int index : {0, 1}) {
+    for (const Range rows : {Range{0, 1}, Range{1, 3}}) {
       Rope(*table,
            {.x = x.data(),
             .x_stride = 2 * kDim,
-            .rows = 3,
             .heads = 2,
             .head_dim = kDim,
             .positions = positions.data(),
             .pairs = pairs},
-           {index, 2});
+           rows);
     }
     for (std::int64_t head = 0; head < 6; ++head) {
       for (std::int64_t i = 0; i < kPairs; ++i) {
@@ -180,7 +179,9 @@ TEST(EmbeddingTest, TakesTheRowsOfTheFile) {
     const OwnedWeights weights = RandomWeights(type, 9, 256, 5);
     const std::vector<std::int32_t> ids = {8, 0, 3, 8};
     std::vector<float> out(4 * 256);
-    for (int index : {0, 1, 2}) EmbedRows(weights.source, ids, out.data(), {index, 3});
+    for (const Range rows : {Range{0, 1}, Range{1, 1}, Range{1, 4}}) {
+      EmbedRows(weights.source, ids, out.data(), rows);
+    }
     for (std::size_t i = 0; i < ids.size(); ++i) {
       std::vector<float> row(256);
       DequantizeRow(type, weights.source.row(ids[i]), 256, row.data());
