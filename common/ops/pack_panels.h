@@ -12,7 +12,7 @@ namespace tandem::ops {
 // Fills the bytes of `panels` of the matrix that `shape` describes (its data is not looked at);
 // `out` is where the first of them begins. Every byte is written, so `out` need not be zero, and
 // each is a function of source and shape alone: panels may be packed in any order, by any thread.
-// A new layout is a case of StoreValues and StoreGroup, or of StoreTile.
+// A new layout of integers is a case of StoreValues in pack_quantized.cc.
 // Requires: source is valid, shape is PackedMatrix::ShapeOf it, the panels exist.
 void PackPanels(const WeightSource& source, const PackedView& shape, Range panels, std::byte* out);
 

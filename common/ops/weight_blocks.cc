@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/ops/byte_vectors.h"
 
 namespace tandem::ops {
 namespace {
@@ -50,50 +51,44 @@ float HalfToFloat(std::uint16_t half) {
   return std::bit_cast<float>(sign | bits);
 }
 
-static_assert(std::endian::native == std::endian::little, "elements are taken eight at a time");
-constexpr std::uint64_t kOnes = 0x0101010101010101u;
+static_assert(std::endian::native == std::endian::little, "elements are taken many at a time");
 
-std::uint64_t U64(const void* p) {
-  std::uint64_t value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
+U8x16 Vector(const std::byte* p) { return LoadVector<U8x16>(p); }
 
-void Store64(std::uint64_t value, std::int8_t* q) { std::memcpy(q, &value, sizeof value); }
-
-// Each byte less `offset`, as int8. Requires: bytes and offset below 128.
-std::uint64_t Less(std::uint64_t eight, std::uint64_t offset) {
-  return ((eight | kOnes * 0x80) - kOnes * offset) ^ kOnes * 0x80;
-}
-
-// Bit i of `bits` (of 8) as bit 4 of byte i.
-std::uint64_t SpreadToBit4(std::uint64_t bits) {
-  const std::uint64_t spread = (bits & 0xff) * kOnes & 0x8040201008040201u;
-  return ((spread + kOnes * 0x7f) >> 7 & kOnes) << 4;
+// Sixteen bits as bit 4 of one byte each.
+U8x16 SpreadToBit4(std::uint32_t bits) {
+  const std::uint64_t ones = 0x0101010101010101u;
+  const U64x2 each = {(bits & 0xff) * ones, (bits >> 8 & 0xff) * ones};
+  const U8x16 mask = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  return (U8x16)(((U8x16)each & mask) == mask) & 16;
 }
 
 // The 32-element types. Block bytes: d, then m if any, then high bits if any, then the elements.
 template <WeightType kType>
-void DecodeSmall(const std::byte* block, std::int8_t* q, float* scale, float* min) {
+void DecodeSmall(const std::byte* block, std::int8_t* q) {
   constexpr bool kMin = kType == WeightType::kQ4_1 || kType == WeightType::kQ5_1;
   constexpr bool kHigh = kType == WeightType::kQ5_0 || kType == WeightType::kQ5_1;
-  constexpr int kOffset = kType == WeightType::kQ4_0 ? 8 : kType == WeightType::kQ5_0 ? 16 : 0;
-  *scale = HalfToFloat(U16(block));
-  *min = kMin ? HalfToFloat(U16(block + 2)) : 0.0f;
+  constexpr std::uint8_t kOffset = kType == WeightType::kQ4_0 ? 8 : kType == WeightType::kQ5_0 ? 16 : 0;
   block += kMin ? 4 : 2;
   if constexpr (kType == WeightType::kQ8_0) {
     std::memcpy(q, block, 32);
     return;
   }
   const std::uint32_t high = kHigh ? U32(block) : 0;
-  block += kHigh ? 4 : 0;
+  const U8x16 nibbles = Vector(block + (kHigh ? 4 : 0));
   // Low nibbles are elements 0..15, high nibbles 16..31.
-  for (int i = 0; i < 4; ++i) {
-    std::uint64_t eight = U64(block + i % 2 * 8) >> i / 2 * 4 & kOnes * 15;
-    if constexpr (kHigh) eight |= SpreadToBit4(high >> 8 * i);
-    if constexpr (kOffset != 0) eight = Less(eight, kOffset);
-    Store64(eight, q + 8 * i);
+  for (int half = 0; half < 2; ++half) {
+    U8x16 elements = half == 0 ? nibbles & 15 : nibbles >> 4;
+    if constexpr (kHigh) elements |= SpreadToBit4(high >> 16 * half);
+    StoreVector(elements - kOffset, q + 16 * half);
   }
+}
+
+template <WeightType kType>
+void SmallFactors(const std::byte* block, float* scale, float* min) {
+  constexpr bool kMin = kType == WeightType::kQ4_1 || kType == WeightType::kQ5_1;
+  *scale = HalfToFloat(U16(block));
+  *min = kMin ? HalfToFloat(U16(block + 2)) : 0.0f;
 }
 
 // 6-bit scale and min of sub-block `index` of Q4_K and Q5_K.
@@ -109,43 +104,95 @@ void ScaleAndMin(const std::byte* s, int index, int* scale, int* min) {
 
 // Q4_K and Q5_K: d, dmin, 12 scale bytes, (32 bytes of high bits), 128 bytes of nibbles.
 template <bool kHigh>
-void DecodeQ45K(const std::byte* block, std::int8_t* q, float* scale, float* min) {
+void DecodeQ45K(const std::byte* block, std::int8_t* q) {
+  const std::byte* nibbles = block + (kHigh ? 48 : 16);
+  for (int part = 0; part < 32; part += 16) {
+    U8x16 high = kHigh ? Vector(block + 16 + part) : U8x16{};  // bit i: of sub-block i
+    for (int pair = 0; pair < 4; ++pair) {
+      U8x16 first = Vector(nibbles + pair * 32 + part);
+      U8x16 second = first >> 4;
+      first &= 15;
+      if constexpr (kHigh) {
+        first |= high << 4 & 16;
+        second |= high << 3 & 16;
+        high >>= 2;
+      }
+      StoreVector(first, q + pair * 64 + part);
+      StoreVector(second, q + pair * 64 + 32 + part);
+    }
+  }
+}
+
+void Q45KFactors(const std::byte* block, float* scale, float* min) {
   const float d = HalfToFloat(U16(block));
   const float dmin = HalfToFloat(U16(block + 2));
-  const std::byte* nibbles = block + (kHigh ? 48 : 16);
   for (int sub = 0; sub < 8; ++sub) {
     int sub_scale = 0;
     int sub_min = 0;
     ScaleAndMin(block + 4, sub, &sub_scale, &sub_min);
     scale[sub] = d * static_cast<float>(sub_scale);
     min[sub] = -(dmin * static_cast<float>(sub_min));
-    for (int i = 0; i < 32; i += 8) {
-      std::uint64_t eight = U64(nibbles + sub / 2 * 32 + i) >> sub % 2 * 4 & kOnes * 15;
-      if constexpr (kHigh) eight |= (U64(block + 16 + i) >> sub & kOnes) << 4;
-      Store64(eight, q + sub * 32 + i);
-    }
   }
 }
 
 // Q6_K: ql[128], qh[64], 16 i8 scales, d. Two halves of 128 elements.
-void DecodeQ6K(const std::byte* block, std::int8_t* q, float* scale, float* min) {
+void DecodeQ6K(const std::byte* block, std::int8_t* q) {
+  for (int half = 0; half < 2; ++half) {
+    const std::byte* low = block + half * 64;
+    const std::byte* top = block + 128 + half * 32;
+    for (int part = 0; part < 32; part += 16) {
+      std::int8_t* out = q + half * 128 + part;
+      const U8x16 a = Vector(low + part);
+      const U8x16 b = Vector(low + 32 + part);
+      const U8x16 high = Vector(top + part);
+      StoreVector(((a & 15) | (high << 4 & 48)) - 32, out);
+      StoreVector(((b & 15) | (high << 2 & 48)) - 32, out + 32);
+      StoreVector((a >> 4 | (high & 48)) - 32, out + 64);
+      StoreVector((b >> 4 | (high >> 2 & 48)) - 32, out + 96);
+    }
+  }
+}
+
+void Q6KFactors(const std::byte* block, float* scale, float* min) {
   const float d = HalfToFloat(U16(block + 208));
   for (int i = 0; i < 16; ++i) {
     scale[i] = d * static_cast<float>(static_cast<std::int8_t>(U8(block + 192 + i)));
     min[i] = 0;
   }
-  for (int half = 0; half < 2; ++half) {
-    const std::byte* low = block + half * 64;
-    const std::byte* top = block + 128 + half * 32;
-    std::int8_t* out = q + half * 128;
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      for (int i = 0; i < 32; i += 8) {
-        const std::uint64_t nibbles =
-            U64(low + quarter % 2 * 32 + i) >> quarter / 2 * 4 & kOnes * 15;
-        const std::uint64_t bits = (U64(top + i) >> quarter * 2 & kOnes * 3) << 4;
-        Store64(Less(nibbles | bits, 32), out + quarter * 32 + i);
-      }
+}
+
+template <void (*decode)(const std::byte*, std::int8_t*)>
+void DecodeBlocks(const WeightTypeInfo& info, const std::byte* row, std::int64_t k,
+                  std::int8_t* q) {
+  for (std::int64_t i = 0; i < k; i += info.block_elems, row += info.block_bytes) {
+    decode(row, q + i);
+  }
+}
+
+// The factors of a row's blocks.
+void DecodeFactors(WeightType type, const std::byte* row, std::int64_t k, float* scale,
+                   float* min) {
+  const WeightTypeInfo& info = Info(type);
+  const int groups = info.block_elems / info.group;
+  for (std::int64_t i = 0; i < k; i += info.block_elems, row += info.block_bytes) {
+    switch (type) {
+      case WeightType::kQ4_1:
+      case WeightType::kQ5_1:
+        SmallFactors<WeightType::kQ4_1>(row, scale, min);
+        break;
+      case WeightType::kQ4_K:
+      case WeightType::kQ5_K:
+        Q45KFactors(row, scale, min);
+        break;
+      case WeightType::kQ6_K:
+        Q6KFactors(row, scale, min);
+        break;
+      default:
+        SmallFactors<WeightType::kQ8_0>(row, scale, min);
+        break;
     }
+    scale += groups;
+    min += groups;
   }
 }
 
@@ -174,47 +221,37 @@ Status WeightSource::Validate() const {
   return OkStatus();
 }
 
-namespace {
-
-template <void (*decode)(const std::byte*, std::int8_t*, float*, float*)>
-void DecodeBlocks(const WeightTypeInfo& info, const std::byte* row, std::int64_t k, std::int8_t* q,
-                  float* scale, float* min) {
-  const int groups = info.block_elems / info.group;
-  for (std::int64_t i = 0; i < k; i += info.block_elems, row += info.block_bytes) {
-    decode(row, q + i, scale, min);
-    scale += groups;
-    min += groups;
-  }
-}
-
-}  // namespace
-
-void DecodeRow(WeightType type, const std::byte* row, std::int64_t k, std::int8_t* q, float* scale,
-               float* min) {
+void DecodeIntegers(WeightType type, const std::byte* row, std::int64_t k, std::int8_t* q) {
   const WeightTypeInfo& info = Info(type);
   switch (type) {
     case WeightType::kQ4_0:
-      return DecodeBlocks<DecodeSmall<WeightType::kQ4_0>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeSmall<WeightType::kQ4_0>>(info, row, k, q);
     case WeightType::kQ4_1:
-      return DecodeBlocks<DecodeSmall<WeightType::kQ4_1>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeSmall<WeightType::kQ4_1>>(info, row, k, q);
     case WeightType::kQ5_0:
-      return DecodeBlocks<DecodeSmall<WeightType::kQ5_0>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeSmall<WeightType::kQ5_0>>(info, row, k, q);
     case WeightType::kQ5_1:
-      return DecodeBlocks<DecodeSmall<WeightType::kQ5_1>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeSmall<WeightType::kQ5_1>>(info, row, k, q);
     case WeightType::kQ8_0:
-      return DecodeBlocks<DecodeSmall<WeightType::kQ8_0>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeSmall<WeightType::kQ8_0>>(info, row, k, q);
     case WeightType::kQ4_K:
-      return DecodeBlocks<DecodeQ45K<false>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeQ45K<false>>(info, row, k, q);
     case WeightType::kQ5_K:
-      return DecodeBlocks<DecodeQ45K<true>>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeQ45K<true>>(info, row, k, q);
     case WeightType::kQ6_K:
-      return DecodeBlocks<DecodeQ6K>(info, row, k, q, scale, min);
+      return DecodeBlocks<DecodeQ6K>(info, row, k, q);
     case WeightType::kF32:
     case WeightType::kF16:
     case WeightType::kBF16:
       break;
   }
   TANDEM_CHECK(info.group != 0);
+}
+
+void DecodeRow(WeightType type, const std::byte* row, std::int64_t k, std::int8_t* q, float* scale,
+               float* min) {
+  DecodeIntegers(type, row, k, q);
+  DecodeFactors(type, row, k, scale, min);
 }
 
 void DequantizeRow(WeightType type, const std::byte* row, std::int64_t k, float* out) {

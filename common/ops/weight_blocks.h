@@ -66,6 +66,8 @@ struct WeightSource {
 // Requires: a quantised type; q has k elements, scale and min k / group. min is 0 if !has_min.
 void DecodeRow(WeightType type, const std::byte* row, std::int64_t k, std::int8_t* q, float* scale,
                float* min);
+// The integers of that alone.
+void DecodeIntegers(WeightType type, const std::byte* row, std::int64_t k, std::int8_t* q);
 // One row as f32, of any type.
 void DequantizeRow(WeightType type, const std::byte* row, std::int64_t k, float* out);
 

@@ -1,9 +1,11 @@
 // Prints what loading one model costs on this machine: seconds, and seconds per GB of its file.
-//   load_bench [MODEL] [THREADS] [NUMERICS] [CACHE]
+//   load_bench [MODEL] [THREADS] [NUMERICS] [CACHE] [new]
 //     defaults: SmolLM2 from the model cache, 2, auto, off; CACHE: an absolute folder or off
 // Seven rounds in one process, the median and the extremes; the first with a new CACHE packs, the
-// others find it packed. Run it alone on the machine, with the model's file in the page cache.
+// others find it packed. With `new`, each round packs into a folder of its own inside CACHE, which
+// is removed. Run it alone on the machine, with the model's file in the page cache.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,9 +65,12 @@ int Main(const std::vector<std::string>& args) {
   if (args.size() > 3 && args[3] != "off") {
     options.weight_cache = model::WeightCache::Options{.folder = args[3]};
   }
+  const std::string folder = args.size() > 4 && args[4] == "new" ? args[3] : "";
   const double gigabytes = FileGigabytes(path);
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) {
+    const std::string own = fmt::format("{}/load_bench.{}", folder, ::getpid());
+    if (!folder.empty()) options.weight_cache->folder = own;
     const auto begin = Clock::now();
     const auto model = model::Model::Load(path, options);
     const std::chrono::duration<double> took = Clock::now() - begin;
@@ -74,6 +79,7 @@ int Main(const std::vector<std::string>& args) {
       return 1;
     }
     seconds.push_back(took.count());
+    if (!folder.empty()) std::filesystem::remove_all(own);
     const model::WeightsHome& home = (*model)->weights_home();
     if (round > 1) continue;
     fmt::print("{}, {} threads, {:.3f} GB file, {} MB packed, {}, {}: {:.3f} s;{} MB\n",
