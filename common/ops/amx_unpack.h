@@ -6,7 +6,7 @@
 // of a step of the middle; over all values the errors cancel. What is a bf16 stays what it is, but
 // for what f32 loses where scale * q and min nearly cancel.
 // Four bits: the 16 possible weights of a column are worked out in f32 and picked by vpermb, which
-// takes the upper half of each; 8 bits: each weight on its own.
+// takes the upper half of each; 8 bits: each weight on its own, without a conversion to float.
 #pragma once
 
 #include <immintrin.h>
@@ -73,21 +73,37 @@ static inline bool WithTileWeights(const PackedView& w, Fn&& fn) {
 // by less than a step.
 constexpr float kEnlarged = 1.00270764f;
 
-// A block's scales and mins, enlarged, where a broadcast from memory finds them.
+// 1.5 * 2^23: to add a small integer to its bits is to add it to its value.
+constexpr float kWhole = 12582912.0f;
+
+// A block's factors where a broadcast from memory finds them: from a register it would take the
+// port that picks weights. Lines of 16 columns: scales and mins, enlarged; of bytes without min
+// also each scale times -kWhole.
 template <TileWeights kWeights, bool kHalf>
-static inline const float* Factors(const uint8_t* block, float* room) {
+struct Factors {
   using Block = TileBlock<kWeights, kHalf>;
-  const uint8_t* p = block + Block::kValueBytes;
-  for (int line = 0; line < Block::kScales + (Block::kHasMin ? 1 : 0); ++line) {
-    const uint8_t* from = p + line * Block::kLineBytes;
-    const Vec factors = kHalf ? LoadF16(from) : Load(reinterpret_cast<const float*>(from));
-    _mm512_store_ps(room + line * kPanelColumns, Mul(factors, Set(kEnlarged)));
+  static constexpr bool kBytes = !Block::kIsBf16 && !Block::kIsNibble;
+  static constexpr int kRest = Block::kScales;  // or mins
+
+  alignas(64) float lines[2 * Block::kScales + 1][kPanelColumns];
+
+  [[gnu::always_inline]] explicit Factors(const uint8_t* block) {
+    const uint8_t* from = block + Block::kValueBytes;
+    for (int line = 0; line < Block::kScales + (Block::kHasMin ? 1 : 0); ++line) {
+      const uint8_t* p = from + line * Block::kLineBytes;
+      Vec factors = kHalf ? LoadF16(p) : Load(reinterpret_cast<const float*>(p));
+      factors = Mul(factors, Set(kEnlarged));
+      if (kBytes && !Block::kHasMin) {
+        // Without its last two bits, so that its product with kWhole is exact.
+        factors = _mm512_castsi512_ps(
+            _mm512_and_epi32(_mm512_castps_si512(factors), _mm512_set1_epi32(~3)));
+        Store(lines[kRest + line], Mul(factors, Set(-kWhole)));
+      }
+      Store(lines[line], factors);
+    }
+    asm("" : : : "memory");  // or GCC would broadcast them from registers
   }
-  // Or GCC would permute registers, on the port that picks weights.
-  const float* in_memory = room;
-  asm("" : "+r"(in_memory) : : "memory");
-  return in_memory;
-}
+};
 
 // For each byte of a row's 32 weights, the bit of its 8 bytes of words from which vpmultishiftqb
 // takes 8: two below the element's nibble. Columns after the first: 4, 8, 12 bits on.
@@ -96,8 +112,8 @@ static inline __m512i NibblePlaces() {
 }
 
 template <TileWeights kWeights, bool kHalf>
-[[gnu::always_inline]] static inline void UnpackNibbles(const uint8_t* block, const float* factors,
-                                                        uint8_t* tile) {
+[[gnu::always_inline]] static inline void UnpackNibbles(const uint8_t* block, uint8_t* tile) {
+  const Factors<kWeights, kHalf> factors(block);
   constexpr float kFirst = TileBlock<kWeights, kHalf>::kHasMin ? 0.0f : -8.0f;
   const Vec values =
       Add(_mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), Set(kFirst));
@@ -109,10 +125,10 @@ template <TileWeights kWeights, bool kHalf>
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
       const int column = quad * 4 + r;
-      const Vec scale = Set(factors[column]);
+      const Vec scale = Set(factors.lines[0][column]);
       Vec table;
       if constexpr (TileBlock<kWeights, kHalf>::kHasMin) {
-        table = Fma(scale, values, Set(factors[kPanelColumns + column]));
+        table = Fma(scale, values, Set(factors.lines[1][column]));
       } else {
         table = Mul(scale, values);
       }
@@ -126,29 +142,51 @@ template <TileWeights kWeights, bool kHalf>
   }
 }
 
+// Byte kByte of each four, sign-extended, as a float kWhole too large. On Intel's cores sign
+// extension by vpmovsxbd and conversion to float took 1.5 times as long as this and the product
+// together: all on one port, which tiles need as well.
+template <int kByte>
+[[gnu::always_inline]] static inline Vec WholeAnd(__m512i bytes) {
+  return _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(Set(kWhole)),
+                                                 _mm512_set1_epi32(1 << 8 * kByte), bytes));
+}
+
+// Of a column and its elements 0, 2, … 30 or 1, 3, … 31.
+template <TileWeights kWeights, bool kHalf, int kByte>
+[[gnu::always_inline]] static inline __m512i ByteWeights(__m512i bytes,
+                                                         const Factors<kWeights, kHalf>& factors,
+                                                         int column) {
+  using F = Factors<kWeights, kHalf>;
+  const auto of = [&](int line) __attribute__((always_inline)) {
+    const Vec first = Set(factors.lines[line][column]);
+    if constexpr (F::Block::kScales == 1) return first;
+    // Elements 0 … 15 and 16 … 31.
+    return _mm512_mask_mov_ps(first, 0xff00, Set(factors.lines[line + 1][column]));
+  };
+  const Vec q = WholeAnd<kByte>(bytes);
+  if constexpr (F::Block::kHasMin) {
+    return _mm512_castps_si512(Fma(Sub(q, Set(kWhole)), of(0), of(1)));
+  } else {
+    return _mm512_castps_si512(Fma(q, of(0), of(F::kRest)));  // exactly scale * q
+  }
+}
+
 template <TileWeights kWeights, bool kHalf>
-[[gnu::always_inline]] static inline void UnpackBytes(const uint8_t* block, const float* factors,
-                                                      uint8_t* tile) {
-  using Block = TileBlock<kWeights, kHalf>;
+[[gnu::always_inline]] static inline void UnpackBytes(const uint8_t* block, uint8_t* tile) {
+  const Factors<kWeights, kHalf> factors(block);
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-#pragma GCC unroll 4
-  for (int column = 0; column < kPanelColumns; ++column) {
-    __m512i half[2];  // elements 0, 2, … and 1, 3, …
-    for (int i = 0; i < 2; ++i) {
-      const Vec q = LoadI8(block + column * 32 + i * 16);
-      Vec scale = Set(factors[column]);
-      if constexpr (Block::kScales == 2) {
-        scale = _mm512_mask_mov_ps(scale, 0xff00, Set(factors[kPanelColumns + column]));
-      }
-      if constexpr (Block::kHasMin) {
-        half[i] = _mm512_castps_si512(Fma(q, scale, Set(factors[kPanelColumns + column])));
-      } else {
-        half[i] = _mm512_castps_si512(Mul(q, scale));
-      }
-    }
-    const __m512i even = _mm512_srli_epi32(half[0], 16);
+  const auto store = [&](int column, __m512i even, __m512i odd) __attribute__((always_inline)) {
+    const __m512i lower = _mm512_srli_epi32(even, 16);
     _mm512_store_si512(tile + column * 64,
-                       _mm512_ternarylogic_epi32(half[1], upper, even, 0xea));  // a & b | c
+                       _mm512_ternarylogic_epi32(odd, upper, lower, 0xea));  // a & b | c
+  };
+#pragma GCC unroll 4
+  for (int c = 0; c < kPanelColumns; c += 2) {
+    const __m512i bytes = _mm512_loadu_si512(block + c * 32);
+    store(c, ByteWeights<kWeights, kHalf, 0>(bytes, factors, c),
+          ByteWeights<kWeights, kHalf, 1>(bytes, factors, c));
+    store(c + 1, ByteWeights<kWeights, kHalf, 2>(bytes, factors, c + 1),
+          ByteWeights<kWeights, kHalf, 3>(bytes, factors, c + 1));
   }
 }
 
@@ -160,14 +198,10 @@ template <TileWeights kWeights, bool kHalf>
     for (int column = 0; column < kPanelColumns; ++column) {
       _mm512_store_si512(tile + column * 64, _mm512_loadu_si512(block + column * 64));
     }
+  } else if constexpr (Block::kIsNibble) {
+    UnpackNibbles<kWeights, kHalf>(block, tile);
   } else {
-    alignas(64) float room[3 * kPanelColumns];
-    const float* factors = Factors<kWeights, kHalf>(block, room);
-    if constexpr (Block::kIsNibble) {
-      UnpackNibbles<kWeights, kHalf>(block, factors, tile);
-    } else {
-      UnpackBytes<kWeights, kHalf>(block, factors, tile);
-    }
+    UnpackBytes<kWeights, kHalf>(block, tile);
   }
 }
 

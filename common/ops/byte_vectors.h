@@ -41,14 +41,6 @@ inline U16x8 ZipHigh(U16x8 a, U16x8 b) {
 inline U32x4 ZipLow(U32x4 a, U32x4 b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
 inline U32x4 ZipHigh(U32x4 a, U32x4 b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
 
-// Bytes 0, 2, 4 … of both, and 1, 3, 5 ….
-inline U8x16 Even(U8x16 a, U8x16 b) {
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-}
-inline U8x16 Odd(U8x16 a, U8x16 b) {
-  return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-}
-
 // Rows of a square become its columns: as many rounds of interleaving rows i and i + half as there
 // are bits in an index.
 template <typename Vector>

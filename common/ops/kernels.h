@@ -23,7 +23,7 @@ enum class WeightLayout : uint8_t {
   // 16], min [16] if any, these as f32 or halves.
   kTileNibble,  // [4, 32] u16, in word [i, e] element e of columns 4 i .. 4 i + 3, low bits first;
                 // without min q + 8
-  kTileByte,    // [16, 32] i8: elements 0, 2, … 30, then 1, 3, … 31 of a column
+  kTileByte,    // [8, 16, 2, 2] i8: elements 2 i and 2 i + 1 of columns 2 c and 2 c + 1 at [c, i]
   kTileBf16,    // [16, 32] bfloat16, no factors
 };
 

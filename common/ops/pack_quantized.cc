@@ -93,13 +93,15 @@ void StoreTileNibbles(const Stretch& stretch, std::int64_t first, std::byte* out
   }
 }
 
-// [16, 32] bytes, the even elements of a column first.
+// [8, 16] pairs of bytes of two columns in turn.
 void StoreTileBytes(const Stretch& stretch, std::int64_t first, std::byte* out) {
-  for (int c = 0; c < kPanelColumns; ++c, out += 32) {
-    const auto a = LoadVector<U8x16>(&stretch.q[c][first]);
-    const auto b = LoadVector<U8x16>(&stretch.q[c][first + 16]);
-    StoreVector(Even(a, b), out);
-    StoreVector(Odd(a, b), out + 16);
+  for (int c = 0; c < kPanelColumns; c += 2) {
+    for (int i = 0; i < 32; i += 16, out += 32) {
+      const auto a = LoadVector<U16x8>(&stretch.q[c][first + i]);
+      const auto b = LoadVector<U16x8>(&stretch.q[c + 1][first + i]);
+      StoreVector(ZipLow(a, b), out);
+      StoreVector(ZipHigh(a, b), out + 16);
+    }
   }
 }
 

@@ -92,7 +92,7 @@ void PutTiles(const PackedView& view, const WeightSource& source, std::byte* out
         block[c / 4 * 64 + e * 2 + c % 4 / 2] |=
             static_cast<std::byte>((q[i] + (view.has_min != 0 ? 0 : 8)) << c % 2 * 4);
       } else {
-        block[c * 32 + e % 2 * 16 + e / 2] = static_cast<std::byte>(q[i]);
+        block[c / 2 * 64 + e / 2 * 4 + c % 2 * 2 + e % 2] = static_cast<std::byte>(q[i]);
       }
       std::byte* factors = block + (nibbles ? 256 : 512);
       PutFactor(view, scale[i / view.group], e / view.group * kPanelColumns + c, factors);
