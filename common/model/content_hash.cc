@@ -4,9 +4,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "common/model/leaf_hasher.h"
 #include "common/ops/weight_blocks.h"
 
 namespace tandem::model {
@@ -15,23 +19,22 @@ namespace {
 // Part of what a name means: other leaves, other names.
 constexpr std::int64_t kLeafBytes = 1 << 20;
 
-struct Leaf {
-  std::size_t part;  // in the list of parts
-  std::int64_t first_row;
-  std::int64_t rows;
-};
-
-Hash128 HashLeaf(const ops::WeightSource& source, const Leaf& leaf) {
-  Sha256 hash;
-  const auto row_bytes = static_cast<std::size_t>(source.row_bytes());
-  if (source.interleaved == 0) {
-    hash.Update({source.row(leaf.first_row), row_bytes * static_cast<std::size_t>(leaf.rows)});
-  } else {
-    for (std::int64_t i = 0; i < leaf.rows; ++i) {
-      hash.Update({source.row(leaf.first_row + i), row_bytes});
+// Runs of leaves of one length, the longest first, so that threads end at about the same time.
+std::vector<std::vector<std::size_t>> GroupLeaves(const std::vector<ops::WeightSource>& sources,
+                                                  const std::vector<Leaf>& leaves) {
+  std::map<std::int64_t, std::vector<std::size_t>, std::greater<>> by_bytes;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    by_bytes[leaves[i].BytesIn(sources)].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> groups;
+  for (const auto& [bytes, all] : by_bytes) {
+    for (std::size_t i = 0; i < all.size(); i += LeafHasher::kMaxLeaves) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i);
+      const std::size_t count = std::min<std::size_t>(LeafHasher::kMaxLeaves, all.size() - i);
+      groups.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
     }
   }
-  return hash.Finish128();
+  return groups;
 }
 
 void AddPart(const PartRef& ref, const ops::WeightSource& source, Sha256& hash) {
@@ -77,14 +80,15 @@ StatusOr<Hash128> ContentHash(const WeightReader& reader, const ModelConfig& con
     }
     sources.push_back(source);
   }
+  const std::vector<std::vector<std::size_t>> groups = GroupLeaves(sources, leaves);
   std::vector<Hash128> hashes(leaves.size());
   std::atomic<std::size_t> next{0};
   std::atomic<std::int64_t> done{0};
   pool.Run([&](int thread_idx, int) {
-    for (std::size_t i = next++; i < leaves.size(); i = next++) {
-      const ops::WeightSource& source = sources[leaves[i].part];
-      hashes[i] = HashLeaf(source, leaves[i]);
-      done += leaves[i].rows * source.row_bytes();
+    const auto hasher = std::make_unique<LeafHasher>();
+    for (std::size_t i = next++; i < groups.size(); i = next++) {
+      hasher->Hash(sources, leaves, groups[i], hashes);
+      for (std::size_t leaf : groups[i]) done += leaves[leaf].BytesIn(sources);
       if (thread_idx == 0 && progress) progress(ByteCount(done));
     }
   });

@@ -1,12 +1,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/base/cpu_features.h"
 #include "common/base/hash128.h"
 #include "common/base/json_string.h"
 #include "common/base/marked_text.h"
 #include "common/base/progress_line.h"
 #include "common/base/random.h"
 #include "common/base/scoped_fd.h"
+#include "common/base/sha256_lanes.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
 
@@ -23,6 +29,35 @@ TEST(Status, AnnotateKeepsTheCode) {
 
 TEST(Sha256, MatchesFips180Example) {
   EXPECT_EQ(Sha256().Update("abc").Finish128().ToHex(), "ba7816bf8f01cfea414140de5dae2223");
+}
+
+TEST(Sha256Lanes, GiveWhatOneAfterAnotherGives) {
+  if (!Sha256Lanes::Works(DetectCpuFeatures())) GTEST_SKIP() << "the processor has no AVX-512";
+  for (const std::size_t bytes : {0u, 1u, 55u, 56u, 63u, 64u, 119u, 120u, 1000u, 8192u}) {
+    SplitMix64 random(bytes + 1);
+    std::vector<std::vector<std::byte>> messages(Sha256Lanes::kLanes);
+    Sha256Lanes::Lanes lanes;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      messages[i].resize(bytes + 1);  // so that there is a first one
+      for (std::byte& byte : messages[i]) byte = static_cast<std::byte>(random.Below(256));
+      lanes[i] = messages[i].data();
+    }
+    Sha256Lanes hash;
+    std::size_t done = 0;
+    for (const std::size_t blocks : {std::size_t{1}, std::size_t{2}, bytes / 64}) {
+      if (done / 64 + blocks > bytes / 64) continue;
+      hash.Update(lanes, static_cast<std::int64_t>(blocks));
+      done += blocks * 64;
+      for (const std::byte*& lane : lanes) lane += blocks * 64;
+    }
+    hash.Update(lanes, static_cast<std::int64_t>((bytes - done) / 64));
+    for (const std::byte*& lane : lanes) lane += (bytes - done) / 64 * 64;
+    const auto digests = hash.Finish128(lanes, static_cast<std::int64_t>(bytes % 64));
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      EXPECT_EQ(digests[i], Sha256().Update(std::span(messages[i]).first(bytes)).Finish128())
+          << bytes << " bytes, lane " << i;
+    }
+  }
 }
 
 // Known answers of the Random123 distribution (kat_vectors, philox4x32-10).
