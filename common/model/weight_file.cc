@@ -227,16 +227,42 @@ StatusOr<WeightFile> WeightFile::Open(const std::string& path, const WeightFileK
   return file;
 }
 
-Status WeightFile::Write(const std::string& path, const WeightFileKey& key, const WeightPlan& plan,
-                         ThreadPool& pool, const Progress& progress) {
+StatusOr<WeightFile> WeightFile::Write(const std::string& path, const WeightFileKey& key,
+                                       const WeightPlan& plan, ThreadPool& pool,
+                                       const Progress& progress) {
   ::unlink(path.c_str());
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return FailedPrecondition("{}: cannot be created: {}", path, std::strerror(errno));
   Status status = WriteWindows(fd, path, key, plan, pool, progress);
   // Network file systems tell only here that there was no room.
   if (::close(fd) != 0 && status.ok()) status = WriteFailed(path, key.FileBytes(), errno);
-  if (!status.ok()) ::unlink(path.c_str());
+  if (status.ok()) {
+    StatusOr<WeightFile> file = MapWritten(path, key, pool);
+    if (file.ok()) return file;
+    status = file.status();
+  }
+  ::unlink(path.c_str());
   return status;
+}
+
+StatusOr<WeightFile> WeightFile::MapWritten(const std::string& path, const WeightFileKey& key,
+                                            ThreadPool& pool) {
+  const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) {
+    return FailedPrecondition("{}: cannot be opened: {}", path, std::strerror(errno));
+  }
+  TANDEM_RETURN_IF_ERROR(CheckOwner(fd.get(), path, key));
+  const auto size = static_cast<std::size_t>(NumWindows(key) * kWindow);
+  TANDEM_ASSIGN_OR_RETURN(const std::byte* data, MapAligned(fd.get(), path, size));
+  WeightFile file(data, size);
+  // The pages are in memory; this puts them under the mapping, so that no step has to.
+  TANDEM_RETURN_IF_ERROR(
+      ForEachWindow(pool, NumWindows(key), nullptr, [&](std::int64_t window, int) -> Status {
+        ::madvise(const_cast<std::byte*>(data + window * kWindow), kWindow, MADV_POPULATE_READ);
+        return OkStatus();
+      }));
+  ::madvise(const_cast<std::byte*>(data), size, kMadviseCollapse);
+  return file;
 }
 
 WeightFile::~WeightFile() {

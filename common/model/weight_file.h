@@ -45,11 +45,12 @@ class WeightFile {
   static StatusOr<WeightFile> Open(const std::string& path, const WeightFileKey& key,
                                    ThreadPool& pool, const Progress& progress);
 
-  // Writes a new file, readable by its owner only; an old one of that name is unlinked first, never
-  // written to. Errors: ResourceExhausted for a full disk, else FailedPrecondition; the file is
-  // unlinked again.
-  static Status Write(const std::string& path, const WeightFileKey& key, const WeightPlan& plan,
-                      ThreadPool& pool, const Progress& progress);
+  // Writes a new file, readable by its owner only, and maps it without reading it again; an old one
+  // of that name is unlinked first, never written to. Errors: ResourceExhausted for a full disk, or
+  // when it cannot be mapped, else FailedPrecondition; the file is unlinked again.
+  static StatusOr<WeightFile> Write(const std::string& path, const WeightFileKey& key,
+                                    const WeightPlan& plan, ThreadPool& pool,
+                                    const Progress& progress);
 
   WeightFile(WeightFile&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
@@ -64,6 +65,8 @@ class WeightFile {
 
  private:
   WeightFile(const std::byte* data, std::size_t mapped) : data_(data), mapped_(mapped) {}
+  static StatusOr<WeightFile> MapWritten(const std::string& path, const WeightFileKey& key,
+                                         ThreadPool& pool);
 
   const std::byte* data_ = nullptr;
   std::size_t mapped_ = 0;

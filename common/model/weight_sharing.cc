@@ -30,11 +30,11 @@ StatusOr<Hash128> WeightSharing::Content() {
   return *content_;
 }
 
-StatusOr<SharedWeights> WeightSharing::Find(bool packed) {
+StatusOr<SharedWeights> WeightSharing::Find() {
   std::string path = cache_.PathOf(key().FileName());
   auto file = WeightFile::Open(path, key(), model_.pool, Reporter(model_.plan.stored_bytes()));
   if (!file.ok()) return file.status();
-  return SharedWeights{*std::move(file), std::move(path), packed};
+  return SharedWeights{*std::move(file), std::move(path), false};
 }
 
 StatusOr<SharedWeights> WeightSharing::Get() {
@@ -42,14 +42,14 @@ StatusOr<SharedWeights> WeightSharing::Get() {
   const std::optional<Hash128> identity = Identity();
   if (identity) content_ = cache_.Remembered(*identity);
   if (content_) {
-    auto found = Find(false);
+    auto found = Find();
     if (found.ok()) return found;
   }
   const auto lock = cache_.Acquire();
   if (!lock.ok()) {
     // A folder that cannot be written may hold the file all the same.
     TANDEM_RETURN_IF_ERROR(Content().status());
-    auto found = Find(false);
+    auto found = Find();
     return found.ok() ? std::move(found) : lock.status();
   }
   lock_ = &*lock;
@@ -58,7 +58,7 @@ StatusOr<SharedWeights> WeightSharing::Get() {
     TANDEM_RETURN_IF_ERROR(Content().status());
     if (identity && Identity() == identity) cache_.Remember(*lock, *identity, *content_);
   }
-  auto shared = Find(false);
+  auto shared = Find();
   // A file that there is no room to map would be no better when made anew.
   if (!shared.ok() && shared.status().code() != absl::StatusCode::kResourceExhausted) {
     if (shared.status().code() != absl::StatusCode::kNotFound) {
@@ -72,10 +72,11 @@ StatusOr<SharedWeights> WeightSharing::Get() {
 
 StatusOr<SharedWeights> WeightSharing::Pack(const WeightCache::Lock& lock) {
   TANDEM_RETURN_IF_ERROR(cache_.MakeRoom(lock, ByteCount(key().FileBytes())));
-  TANDEM_RETURN_IF_ERROR(WeightFile::Write(cache_.part_path(), key(), model_.plan, model_.pool,
-                                           Reporter(model_.plan.stored_bytes())));
+  TANDEM_ASSIGN_OR_RETURN(WeightFile file,
+                          WeightFile::Write(cache_.part_path(), key(), model_.plan, model_.pool,
+                                            Reporter(model_.plan.stored_bytes())));
   TANDEM_RETURN_IF_ERROR(cache_.Publish(lock, key().FileName()));
-  return Find(true);
+  return SharedWeights{std::move(file), cache_.PathOf(key().FileName()), true};
 }
 
 }  // namespace tandem::model

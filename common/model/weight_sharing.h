@@ -47,7 +47,7 @@ class WeightSharing {
   const std::string& damage() const { return damage_; }
 
  private:
-  StatusOr<SharedWeights> Find(bool packed);
+  StatusOr<SharedWeights> Find();
   StatusOr<SharedWeights> Pack(const WeightCache::Lock& lock);
   // Nothing when the files' stamps prove nothing.
   std::optional<Hash128> Identity() const;

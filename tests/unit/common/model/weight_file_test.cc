@@ -30,7 +30,7 @@ class WeightFileTest : public ::testing::Test {
     plan_ = *WeightPlan::Make(reader, files_.config, ops::NumericsClass::kScalarF32);
     key_ = {.content = {{1, 2, 3}}, .layout = plan_->layout(), .bytes = plan_->bytes()};
   }
-  Status Write() { return WeightFile::Write(path_, key_, *plan_, pool_, nullptr); }
+  StatusOr<WeightFile> Write() { return WeightFile::Write(path_, key_, *plan_, pool_, nullptr); }
   StatusOr<WeightFile> Open() { return WeightFile::Open(path_, key_, pool_, nullptr); }
   void Flip(std::int64_t at) const {
     const ScopedFd fd(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
@@ -49,7 +49,8 @@ class WeightFileTest : public ::testing::Test {
 };
 
 TEST_F(WeightFileTest, HoldsThePlansBytesForItsOwnerAlone) {
-  ASSERT_TRUE(Write().ok());
+  const auto written = Write();
+  ASSERT_TRUE(written.ok()) << written.status();
   const auto file = Open();
   ASSERT_TRUE(file.ok()) << file.status();
   std::vector<std::byte> window(static_cast<std::size_t>(kWindow));
@@ -58,6 +59,7 @@ TEST_F(WeightFileTest, HoldsThePlansBytesForItsOwnerAlone) {
     plan_->Fill(i, window.data(), spare);
     const std::int64_t bytes = std::min(kWindow, plan_->bytes() - i * kWindow);
     EXPECT_EQ(std::memcmp(file->data() + i * kWindow, window.data(), bytes), 0) << i;
+    EXPECT_EQ(std::memcmp(written->data() + i * kWindow, window.data(), bytes), 0) << i;
   }
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(file->data()) % kWindow, 0u);
   struct stat info {};
@@ -162,7 +164,7 @@ TEST_F(WeightFileTest, WithoutRoomItIsNotLeftBehind) {
       const struct rlimit most = {static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
       if (::setrlimit(RLIMIT_FSIZE, &most) != 0) return 2;
       ThreadPool alone(1);
-      const Status status = WeightFile::Write(path_, key_, *plan_, alone, nullptr);
+      const Status status = WeightFile::Write(path_, key_, *plan_, alone, nullptr).status();
       return status.code() == absl::StatusCode::kResourceExhausted ? 0 : 1;
     });
     EXPECT_EQ(child.Wait(), 0) << limit;
@@ -183,7 +185,7 @@ TEST_F(WeightFileTest, OnAFullDiskItIsNotLeftBehind) {
     }
     const std::string path = disk + "/packed";
     ThreadPool alone(1);
-    const Status status = WeightFile::Write(path, key_, *plan_, alone, nullptr);
+    const Status status = WeightFile::Write(path, key_, *plan_, alone, nullptr).status();
     if (std::filesystem::exists(path)) return 2;
     return status.code() == absl::StatusCode::kResourceExhausted ? 0 : 1;
   });
@@ -195,7 +197,7 @@ TEST_F(WeightFileTest, OnAFullDiskItIsNotLeftBehind) {
 
 TEST_F(WeightFileTest, WhereNothingCanBeWrittenItSaysSo) {
   const Status status =
-      WeightFile::Write(folder_.File("model.gguf") + "/x", key_, *plan_, pool_, nullptr);
+      WeightFile::Write(folder_.File("model.gguf") + "/x", key_, *plan_, pool_, nullptr).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
 }
 
