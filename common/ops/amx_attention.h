@@ -18,29 +18,47 @@
 namespace tandem::ops {
 namespace {
 
-// Returns whether every output is finite.
-static bool AttendRows(const AttendArgs* args) {
-  if (args->rows <= 4) return AttendFewRows<4>(args);
-  if (args->rows <= 8) return AttendFewRows<8>(args);
-  return args->head_dim > 32 && args->head_dim <= 64 ? AttendManyRows<2>(args)
-                                                     : AttendManyRows<0>(args);
+// Rows that the tiles of a call have room for, if it is one of few rows; else 0.
+static int64_t FewRowsOf(const AttendArgs& call) {
+  return call.rows <= 4 ? 4 : call.rows <= kFewRows ? kFewRows : 0;
 }
 
-static void Attend(const AttendArgs* args) {
-  const bool finite = AttendRows(args);
-  if (!finite && args->position[0] != args->position[args->rows - 1]) {
-    AttendArgs token = *args;
-    for (int64_t row = 0; row < args->rows; row += token.rows) {
-      token.rows = 1;
-      while (row + token.rows < args->rows &&
-             args->position[row + token.rows] == args->position[row]) {
-        ++token.rows;
-      }
-      token.q = args->q + row;
-      token.out = args->out + row;
-      token.position = args->position + row;
-      AttendRows(&token);
+// Calls of one FewRowsOf, or a single one. Bit i: an output of call i is not finite.
+static uint64_t AttendCalls(const AttendArgs* calls, int64_t count, const AttendArgs* after) {
+  const int64_t few = FewRowsOf(calls[0]);
+  if (few == 4) return AttendFewRows<4>(calls, count, after);
+  if (few == kFewRows) return AttendFewRows<kFewRows>(calls, count, after);
+  return calls->head_dim > 32 && calls->head_dim <= 64 ? !AttendManyRows<2>(calls)
+                                                       : !AttendManyRows<0>(calls);
+}
+
+static void AttendTokenByToken(const AttendArgs& call) {
+  AttendArgs token = call;
+  for (int64_t row = 0; row < call.rows; row += token.rows) {
+    token.rows = 1;
+    while (row + token.rows < call.rows && call.position[row + token.rows] == call.position[row]) {
+      ++token.rows;
     }
+    token.q = call.q + row;
+    token.out = call.out + row;
+    token.position = call.position + row;
+    AttendCalls(&token, 1, nullptr);
+  }
+}
+
+static void Attend(const AttendArgs* calls, int64_t count, const AttendArgs* after) {
+  for (int64_t done = 0; done < count;) {
+    const AttendArgs* some = calls + done;
+    const int64_t few = FewRowsOf(*some);
+    int64_t same = 1;
+    while (few > 0 && same < 64 && done + same < count && FewRowsOf(some[same]) == few) ++same;
+    const uint64_t bad = AttendCalls(some, same, done + same < count ? some + same : after);
+    for (int64_t i = 0; bad != 0 && i < same; ++i) {
+      if ((bad >> i & 1) == 0 || some[i].position[0] == some[i].position[some[i].rows - 1])
+        continue;
+      AttendTokenByToken(some[i]);
+    }
+    done += same;
   }
   ReleaseTiles();
 }

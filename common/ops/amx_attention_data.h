@@ -31,22 +31,22 @@ struct AttendData {
   uint8_t* queries;  // [query_tiles, steps, 2 (high, low), 16 rows, 32 dims] bf16
   uint8_t* keys;     // [kKeyTiles, steps, 16 dim pairs, 16 keys, 2] bf16
   uint8_t* values;   // [2 chunks, 2, 2 * steps, 16 key pairs, 16 dims, 2] bf16
-  uint8_t* copies;   // [2 (keys, values), kKeyChunk, steps * 32] bf16
+  uint8_t* copies;   // [2 chunks, 2 (keys, values), kKeyChunk, steps * 32] bf16
   float* scores;     // [2 items, kKeyTiles, 16 rows, 16 keys]
   uint8_t* weights;  // [2 items, 2, 16 rows, 32 keys] bf16
   float* rescale;    // [2 items, 16 rows] factor of `sums` before an item's values are added
 };
 
-// 64 keys. Those of a key tile lie in place where they can, else in a copy. Values of keys that no
-// row of the call sees are zero.
+// 64 keys and their values, those of a key tile where they lie or in a copy.
 struct KeyChunk {
-  int64_t first;       // position
-  int64_t tile_begin;  // key tiles that any row sees
+  int64_t first;  // position
+  int64_t begin;  // keys that any row of the call sees
+  int64_t end;
+  int64_t tile_begin;  // key tiles that hold them
   int64_t tile_end;
   const uint8_t* keys[kKeyTiles];
-  int64_t key_stride[kKeyTiles];  // bytes
   const uint8_t* values[kKeyTiles];
-  int64_t value_stride[kKeyTiles];
+  int64_t stride;       // bytes from a key or value to the next
   uint8_t* transposed;  // keys as [kKeyTiles, steps, 16 dim pairs, 16 keys, 2] bf16
   uint8_t* paired;      // values as [2, 2 * steps, 16 key pairs, 16 dims, 2] bf16
 };
@@ -73,7 +73,7 @@ static AttendData MakeAttendData(const AttendArgs* args) {
   data.queries = take(data.query_tiles * data.steps * 2 * kTileBytes);
   data.keys = take(kKeyTiles * data.steps * kTileBytes);
   data.values = take(2 * 4 * data.steps * kTileBytes);
-  data.copies = take(2 * kKeyChunk * data.steps * kPairDims * 2);
+  data.copies = take(2 * 2 * kKeyChunk * data.steps * kPairDims * 2);
   data.scores = take_floats(2 * kKeyTiles * kTileFloats);
   data.weights = take(2 * 2 * kTileBytes);
   data.rescale = take_floats(2 * kTileSide);
@@ -131,9 +131,38 @@ static inline void SplitQuery(const AttendArgs* args, int64_t row, int64_t step,
   *low = reinterpret_cast<Vec>(_mm512_cvtne2ps_pbh(rest[1], rest[0]));
 }
 
+// A call's keys: from the first that any row sees to past the last.
+static int64_t FirstKey(const AttendArgs* args) {
+  const int64_t begin = args->window > 0 ? args->position[0] - args->window + 1 : 0;
+  return begin > 0 ? begin : 0;
+}
+static int64_t EndKey(const AttendArgs* args) { return args->position[args->rows - 1] + 1; }
+
 static const uint8_t* KeyRow(const AttendArgs* args, int64_t position) {
-  return args->kv + args->block_table[position / args->block_size] * args->block_bytes +
-         position % args->block_size * args->head_dim * 2;
+  // 32 bits: a division of 64 takes twice as long.
+  const uint32_t at = static_cast<uint32_t>(position);
+  const uint32_t block_size = static_cast<uint32_t>(args->block_size);
+  return args->kv + args->block_table[at / block_size] * args->block_bytes +
+         at % block_size * args->head_dim * 2;
+}
+
+// The 16 keys of a tile lie one after another.
+static bool WholeTiles(const AttendArgs* args) { return args->block_size % kTileSide == 0; }
+
+// The chunk at `first` and where its keys are stored; of blocks without whole tiles nowhere yet.
+static inline void FindKeys(const AttendArgs* args, int64_t first, KeyChunk* chunk) {
+  const int64_t begin = FirstKey(args) - first, end = EndKey(args) - first;
+  chunk->first = first;
+  chunk->begin = begin > 0 ? begin : 0;
+  chunk->end = end < kKeyChunk ? end : kKeyChunk;
+  chunk->tile_begin = chunk->begin / kTileSide;
+  chunk->tile_end = (chunk->end + kTileSide - 1) / kTileSide;
+  chunk->stride = args->head_dim * 2;
+  for (int64_t tile = chunk->tile_begin; tile < chunk->tile_end; ++tile) {
+    const uint8_t* keys = WholeTiles(args) ? KeyRow(args, first + tile * kTileSide) : nullptr;
+    chunk->keys[tile] = keys;
+    chunk->values[tile] = WholeTiles(args) ? keys + args->block_size * chunk->stride : nullptr;
+  }
 }
 
 // `elements` bf16, then zeros up to `width` (a multiple of 32) of them.
@@ -145,43 +174,26 @@ static void CopyRow(const uint8_t* from, int64_t elements, int64_t width, uint8_
   }
 }
 
-// The chunk's keys [begin, end): those that any row of the call sees.
-static void FindKeys(const AttendData& data, int64_t begin, int64_t end, KeyChunk* chunk) {
+// Copies keys and values to [2, kKeyChunk, steps * 32] where tiles cannot be loaded in place.
+static void CopyKeys(const AttendData& data, KeyChunk* chunk, uint8_t* copies) {
   const AttendArgs* args = data.args;
-  const int64_t row_bytes = args->head_dim * 2;
+  if (WholeTiles(args) && args->head_dim % kPairDims == 0) return;
   const int64_t width = data.steps * kPairDims;
-  const bool in_place = args->block_size % kTileSide == 0 && args->head_dim % kPairDims == 0;
-  chunk->tile_begin = begin / kTileSide;
-  chunk->tile_end = (end + kTileSide - 1) / kTileSide;
-  // Values are read 32 keys at a time, so the other tile of a pair is there too.
-  for (int64_t tile = chunk->tile_begin / 2 * 2; tile < RoundUp(chunk->tile_end, 2); ++tile) {
-    const int64_t first = tile * kTileSide;
-    uint8_t* key_copy = data.copies + first * width * 2;
-    uint8_t* value_copy = key_copy + kKeyChunk * width * 2;
-    if (in_place && tile >= chunk->tile_begin && tile < chunk->tile_end) {
-      chunk->keys[tile] = KeyRow(args, chunk->first + first);
-      chunk->key_stride[tile] = row_bytes;
-      if (first >= begin && first + kTileSide <= end) {
-        chunk->values[tile] = chunk->keys[tile] + args->block_size * row_bytes;
-        chunk->value_stride[tile] = row_bytes;
-        continue;
-      }
+  const int64_t to_values = kKeyChunk * width * 2;
+  for (int64_t tile = chunk->tile_begin; tile < chunk->tile_end; ++tile) {
+    const uint8_t* row = chunk->keys[tile];
+    for (int64_t i = tile * kTileSide; i < (tile + 1) * kTileSide; ++i) {
+      uint8_t* copy = copies + i * width * 2;
+      const int64_t elements = i >= chunk->begin && i < chunk->end ? args->head_dim : 0;
+      if (!WholeTiles(args) && elements > 0) row = KeyRow(args, chunk->first + i);
+      CopyRow(row, elements, width, copy);
+      CopyRow(row + args->block_size * args->head_dim * 2, elements, width, copy + to_values);
+      row += args->head_dim * 2;
     }
-    chunk->values[tile] = value_copy;
-    chunk->value_stride[tile] = width * 2;
-    if (!in_place) {
-      chunk->keys[tile] = key_copy;
-      chunk->key_stride[tile] = width * 2;
-    }
-    for (int64_t i = 0; i < kTileSide; ++i) {
-      const bool seen = first + i >= begin && first + i < end;
-      const uint8_t* row = seen ? KeyRow(args, chunk->first + first + i) : value_copy;
-      const int64_t elements = seen ? args->head_dim : 0;
-      if (!in_place) CopyRow(row, elements, width, key_copy + i * width * 2);
-      CopyRow(seen ? row + args->block_size * row_bytes : row, elements, width,
-              value_copy + i * width * 2);
-    }
+    chunk->keys[tile] = copies + tile * kTileSide * width * 2;
+    chunk->values[tile] = chunk->keys[tile] + to_values;
   }
+  chunk->stride = width * 2;
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ static inline Vec LoadFour(const uint8_t* keys, int64_t stride) {
 
 static void TransposeKeys(const AttendData& data, const KeyChunk& chunk) {
   for (int64_t tile = chunk.tile_begin; tile < chunk.tile_end; ++tile) {
-    const int64_t stride = chunk.key_stride[tile];
+    const int64_t stride = chunk.stride;
     float* to = reinterpret_cast<float*>(chunk.transposed + tile * data.steps * kTileBytes);
     for (int64_t four = 0; four < data.steps * 4; ++four, to += 4 * kLanes) {
       const uint8_t* keys = chunk.keys[tile] + four * 16;
@@ -312,15 +312,14 @@ static bool AttendManyRows(const AttendArgs* args) {
   }
   KeyChunk chunks[2];
   ItemPipeline<kSteps> pipeline(data);
-  const int64_t begin = data.begin[0], end = data.end[args->rows - 1];
+  const int64_t begin = FirstKey(args), end = EndKey(args);
   int64_t slot = 0;
   for (int64_t first = begin / kKeyChunk * kKeyChunk; first < end; first += kKeyChunk) {
     KeyChunk& chunk = chunks[slot];
-    chunk.first = first;
+    FindKeys(args, first, &chunk);
+    CopyKeys(data, &chunk, data.copies);
     chunk.transposed = data.keys;
     chunk.paired = data.values + slot * 4 * data.steps * kTileBytes;
-    FindKeys(data, begin > first ? begin - first : 0,
-             end - first < kKeyChunk ? end - first : kKeyChunk, &chunk);
     TransposeKeys(data, chunk);
     bool paired = false;
     for (int64_t tile = 0; tile < data.query_tiles; ++tile) {

@@ -102,24 +102,51 @@ static inline __attribute__((always_inline)) bool WeighRow(const AttendData& dat
   return moves;
 }
 
-// The chunk's values as [2, 2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile holds
-// those whose number has no bit 2, the second the others.
-static inline void PairValues(const AttendData& data, const KeyChunk& chunk) {
-  for (int64_t tile = chunk.tile_begin / 2 * 2; tile < RoundUp(chunk.tile_end, 2); ++tile) {
-    const uint8_t* from = chunk.values[tile];
-    const int64_t stride = chunk.value_stride[tile];
-    uint8_t* to = chunk.paired + tile / 2 * data.steps * 2 * kTileBytes + tile % 2 * 8 * 64;
-    for (int64_t pair = 0; pair < kTileSide / 2; ++pair) {
-      for (int64_t step = 0; step < data.steps; ++step) {
-        const __m512i even = _mm512_loadu_si512(from + step * 64);
-        const __m512i odd = _mm512_loadu_si512(from + stride + step * 64);
-        uint8_t* out = to + step * 2 * kTileBytes;
-        _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
-        _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(even, odd));
-      }
-      from += 2 * stride;
-      to += 64;
+// Values of a key tile as half of [2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile
+// holds those whose number has no bit 2, the second the others. Of values that no row sees: zeros.
+template <bool kWhole, typename Fn>
+static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64_t tile,
+                            Fn&& between) {
+  const bool any = tile >= chunk.tile_begin && tile < chunk.tile_end;
+  const uint8_t* from = chunk.values[any ? tile : chunk.tile_begin];
+  const int64_t stride = chunk.stride;
+  uint8_t* to = chunk.paired + tile / 2 * data.steps * 2 * kTileBytes + tile % 2 * 8 * 64;
+  for (int64_t key = tile * kTileSide; key < (tile + 1) * kTileSide; key += 2) {
+    const __mmask32 even_seen = kWhole || (key >= chunk.begin && key < chunk.end) ? ~0u : 0;
+    const __mmask32 odd_seen = kWhole || (key + 1 >= chunk.begin && key + 1 < chunk.end) ? ~0u : 0;
+    for (int64_t step = 0; step < data.steps; ++step) {
+      const uint8_t* of_step = from + step * 64;
+      const __m512i even =
+          kWhole ? _mm512_loadu_si512(of_step) : _mm512_maskz_loadu_epi16(even_seen, of_step);
+      const __m512i odd = kWhole ? _mm512_loadu_si512(of_step + stride)
+                                 : _mm512_maskz_loadu_epi16(odd_seen, of_step + stride);
+      uint8_t* out = to + step * 2 * kTileBytes;
+      _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
+      _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(even, odd));
     }
+    from += 2 * stride;
+    to += 64;
+    between();
+  }
+}
+
+// Both tiles of 32 keys. Calls between() 16 times.
+template <typename Fn>
+static inline void PairHalf(const AttendData& data, const KeyChunk& chunk, int64_t half,
+                            Fn&& between) {
+  for (int64_t tile = half * 2; tile < half * 2 + 2; ++tile) {
+    const int64_t first = tile * kTileSide;
+    if (chunk.begin <= first && first + kTileSide <= chunk.end) {
+      PairTile<true>(data, chunk, tile, between);
+    } else {
+      PairTile<false>(data, chunk, tile, between);
+    }
+  }
+}
+
+static inline void PairValues(const AttendData& data, const KeyChunk& chunk) {
+  for (int64_t half = chunk.tile_begin / 2; half < RoundUp(chunk.tile_end, 2) / 2; ++half) {
+    PairHalf(data, chunk, half, [] {});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "common/ops/attention.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/check.h"
 
@@ -20,35 +21,75 @@ struct Tile {
   std::int64_t heads;
 };
 
-void RunTile(const OpsContext& context, const PagedKv& kv, const AttentionArgs& args,
-             const Tile& tile, int thread_idx) {
-  const float* q[kMaxAttendRows];
-  float* out[kMaxAttendRows];
-  std::int32_t positions[kMaxAttendRows];
-  std::int64_t rows = 0;
+// A thread's tiles on their way to the kernel, as many at a time as one call's rows allow.
+class CallList {
+ public:
+  CallList(const OpsContext& context, const PagedKv& kv, const AttentionArgs& args, int thread_idx)
+      : context_(context), kv_(kv), args_(args), thread_idx_(thread_idx) {}
+
+  void Add(const Tile& tile) {
+    Make(tile);
+    if (count_ == kMaxCalls || first_row_[count_ + 1] > kMaxAttendRows) {
+      Run(&calls_[count_]);
+      Make(tile);
+    }
+    ++count_;
+  }
+  // `after`: what this thread is likely to add next, or null.
+  void Finish(const Tile* after) {
+    if (after != nullptr) Make(*after);
+    Run(after != nullptr ? &calls_[count_] : nullptr);
+  }
+
+ private:
+  static constexpr std::int64_t kMaxCalls = 64;
+
+  void Make(const Tile& tile);
+  void Run(const AttendArgs* after) {
+    context_.kernels().attend(calls_, count_, after);
+    count_ = 0;
+  }
+
+  const OpsContext& context_;
+  const PagedKv& kv_;
+  const AttentionArgs& args_;
+  int thread_idx_;
+  std::int64_t count_ = 0;
+  std::int64_t first_row_[kMaxCalls + 2] = {};  // of each call, in the arrays below
+  AttendArgs calls_[kMaxCalls + 1];
+  const float* q_[2 * kMaxAttendRows];
+  float* out_[2 * kMaxAttendRows];
+  std::int32_t positions_[2 * kMaxAttendRows];
+};
+
+// The call of `tile`, behind those that are there.
+void CallList::Make(const Tile& tile) {
+  const std::int64_t first = first_row_[count_];
+  std::int64_t end = first;
   for (std::int64_t token = 0; token < tile.tokens; ++token) {
     const std::int64_t row = tile.slice->first_row + tile.first + token;
-    for (std::int64_t head = tile.head; head < tile.head + tile.heads; ++head, ++rows) {
-      q[rows] = args.q + row * args.q_stride + head * kv.head_dim;
-      out[rows] = args.out + row * args.out_stride + head * kv.head_dim;
-      positions[rows] = static_cast<std::int32_t>(tile.slice->first_position + tile.first + token);
+    for (std::int64_t head = tile.head; head < tile.head + tile.heads; ++head, ++end) {
+      q_[end] = args_.q + row * args_.q_stride + head * kv_.head_dim;
+      out_[end] = args_.out + row * args_.out_stride + head * kv_.head_dim;
+      positions_[end] = static_cast<std::int32_t>(tile.slice->first_position + tile.first + token);
     }
   }
-  AttendArgs call{};
-  call.rows = rows;
-  call.q = q;
-  call.out = out;
-  call.position = positions;
-  call.window = args.window;
-  call.scale = args.scale;
-  call.head_dim = kv.head_dim;
-  call.block_size = kv.block_size;
-  call.block_bytes = kv.block_bytes();
-  call.kv = reinterpret_cast<const std::uint8_t*>(kv.layer) +
-            tile.kv_head * 2 * kv.block_size * kv.row_bytes();
-  call.block_table = tile.slice->block_table;
-  call.scratch = context.scratch(thread_idx);
-  context.kernels().attend(&call);
+  first_row_[count_ + 1] = end;
+  calls_[count_] = {
+      .rows = end - first,
+      .q = q_ + first,
+      .out = out_ + first,
+      .position = positions_ + first,
+      .window = args_.window,
+      .scale = args_.scale,
+      .head_dim = kv_.head_dim,
+      .block_size = kv_.block_size,
+      .block_bytes = kv_.block_bytes(),
+      .kv = reinterpret_cast<const std::uint8_t*>(kv_.layer) +
+            tile.kv_head * 2 * kv_.block_size * kv_.row_bytes(),
+      .block_table = tile.slice->block_table,
+      .scratch = context_.scratch(thread_idx_),
+  };
 }
 
 // How a batch is cut into tiles, the same on every thread.
@@ -99,15 +140,19 @@ void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvS
   std::int64_t total = 0;
   for (const KvSlice& slice : slices) total += cut.TilesOf(slice);
   share.ForEach(total, [&](Range some) {
+    CallList calls(context, kv, args, share.index);
+    std::optional<Tile> after;
     std::int64_t before = 0;
     for (const KvSlice& slice : slices) {
       const std::int64_t tiles = cut.TilesOf(slice);
       const std::int64_t end = std::min(tiles, some.end - before);
       for (std::int64_t i = std::max<std::int64_t>(0, some.begin - before); i < end; ++i) {
-        RunTile(context, kv, args, cut.At(slice, i), share.index);
+        calls.Add(cut.At(slice, i));
       }
+      if (before <= some.end && some.end < before + tiles) after = cut.At(slice, some.end - before);
       before += tiles;
     }
+    calls.Finish(after.has_value() ? &*after : nullptr);
   });
 }
 

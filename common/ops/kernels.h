@@ -107,10 +107,10 @@ inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
          kAttendRows * (RoundUp(head_dim, 16) + kKeyChunk + 2) + 64;
 }
 // Of rows: ranges, bases, limits, totals, sums, queries. A chunk's keys and twice its values,
-// copies of both; twice the scores, weights and factors of 16 rows.
+// twice copies of both; twice the scores, weights and factors of 16 rows.
 inline constexpr int64_t AmxAttendScratchFloats(int64_t head_dim) {
   return kAmxAttendRows * (4 + 16 + RoundUp(head_dim, 32) * 2) +
-         kKeyChunk * RoundUp(head_dim, 32) * 5 / 2 + 2 * kKeyChunk * 16 * 3 / 2 + 32 + 64;
+         kKeyChunk * RoundUp(head_dim, 32) * 7 / 2 + 2 * kKeyChunk * 16 * 3 / 2 + 32 + 64;
 }
 
 struct Kernels {
@@ -121,7 +121,9 @@ struct Kernels {
   // Row `row` (0..15) of 16 into their image (MatmulArgs::xq). Null where the class has none.
   void (*image_row)(const float* x, int64_t k, void* image, int64_t row);
   void (*matmul)(const MatmulArgs* args);
-  void (*attend)(const AttendArgs* args);
+  // Calls of one head_dim, window, block size and scratch, in order. The one that the thread is
+  // likely to make after them, or null: what it reads may be fetched ahead.
+  void (*attend)(const AttendArgs* calls, int64_t count, const AttendArgs* after);
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.
   double (*exp_sum)(const float* x, int64_t n, float max, float* out);
   int64_t attend_rows;  // that one call of attend takes, at most

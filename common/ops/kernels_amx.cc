@@ -8,8 +8,9 @@
 #include "common/ops/amx_tiles.h"
 // Uses amx_tiles.h.
 #include "common/ops/amx_attention_data.h"
-// Uses amx_attention_data.h.
+// Use amx_attention_data.h.
 #include "common/ops/amx_attention_rows.h"
+#include "common/ops/amx_attention_fetch.h"
 // Use amx_attention_rows.h.
 #include "common/ops/amx_attention_few.h"
 #include "common/ops/amx_attention_many.h"

@@ -124,8 +124,12 @@ void AttendRow(const AttendArgs& args, int64_t row) {
   for (int64_t i = 0; i < args.head_dim; ++i) out[i] /= running_sum;
 }
 
-void Attend(const AttendArgs* args) {
+void AttendOne(const AttendArgs* args) {
   for (int64_t row = 0; row < args->rows; ++row) AttendRow(*args, row);
+}
+
+void Attend(const AttendArgs* calls, int64_t count, const AttendArgs*) {
+  for (int64_t i = 0; i < count; ++i) AttendOne(calls + i);
 }
 
 double ExpSum(const float* x, int64_t n, float max, float* out) {

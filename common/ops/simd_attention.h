@@ -203,7 +203,7 @@ static AttendState MakeState(const AttendArgs* args) {
   return state;
 }
 
-static void Attend(const AttendArgs* args) {
+static void AttendOne(const AttendArgs* args) {
   AttendState state = MakeState(args);
   const int64_t last = args->position[args->rows - 1];
   const int64_t start = args->window > 0 ? args->position[0] - args->window + 1 : 0;
@@ -224,6 +224,10 @@ static void Attend(const AttendArgs* args) {
     }
   }
   for (int64_t row = 0; row < args->rows; ++row) FinishRow(args, state, row);
+}
+
+static void Attend(const AttendArgs* calls, int64_t count, const AttendArgs*) {
+  for (int64_t i = 0; i < count; ++i) AttendOne(calls + i);
 }
 
 }  // namespace
