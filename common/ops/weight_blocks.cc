@@ -53,6 +53,9 @@ float HalfToFloat(std::uint16_t half) {
 
 static_assert(std::endian::native == std::endian::little, "elements are taken many at a time");
 
+using I32x4 = std::int32_t __attribute__((vector_size(16)));
+using F32x4 = float __attribute__((vector_size(16)));
+
 U8x16 Vector(const std::byte* p) { return LoadVector<U8x16>(p); }
 
 // Sixteen bits as bit 4 of one byte each.
@@ -68,7 +71,9 @@ template <WeightType kType>
 void DecodeSmall(const std::byte* block, std::int8_t* q) {
   constexpr bool kMin = kType == WeightType::kQ4_1 || kType == WeightType::kQ5_1;
   constexpr bool kHigh = kType == WeightType::kQ5_0 || kType == WeightType::kQ5_1;
-  constexpr std::uint8_t kOffset = kType == WeightType::kQ4_0 ? 8 : kType == WeightType::kQ5_0 ? 16 : 0;
+  constexpr std::uint8_t kOffset = kType == WeightType::kQ4_0   ? 8
+                                   : kType == WeightType::kQ5_0 ? 16
+                                                                : 0;
   block += kMin ? 4 : 2;
   if constexpr (kType == WeightType::kQ8_0) {
     std::memcpy(q, block, 32);
@@ -89,17 +94,6 @@ void SmallFactors(const std::byte* block, float* scale, float* min) {
   constexpr bool kMin = kType == WeightType::kQ4_1 || kType == WeightType::kQ5_1;
   *scale = HalfToFloat(U16(block));
   *min = kMin ? HalfToFloat(U16(block + 2)) : 0.0f;
-}
-
-// 6-bit scale and min of sub-block `index` of Q4_K and Q5_K.
-void ScaleAndMin(const std::byte* s, int index, int* scale, int* min) {
-  if (index < 4) {
-    *scale = U8(s + index) & 63;
-    *min = U8(s + index + 4) & 63;
-  } else {
-    *scale = (U8(s + index + 4) & 15) | (U8(s + index - 4) >> 6) << 4;
-    *min = (U8(s + index + 4) >> 4) | (U8(s + index) >> 6) << 4;
-  }
 }
 
 // Q4_K and Q5_K: d, dmin, 12 scale bytes, (32 bytes of high bits), 128 bytes of nibbles.
@@ -123,16 +117,26 @@ void DecodeQ45K(const std::byte* block, std::int8_t* q) {
   }
 }
 
+// Four bytes times `factor`.
+F32x4 FourTimes(std::uint32_t bytes, float factor) {
+  const U8x16 narrow = (U8x16)U32x4{bytes, 0, 0, 0};
+  const auto wide = (I32x4)ZipLow((U16x8)ZipLow(narrow, U8x16{}), U16x8{});
+  return factor * __builtin_convertvector(wide, F32x4);
+}
+
+// The 12 scale bytes hold scale and min of 8 sub-blocks in 6 bits each: those of the first four in
+// the low bits of bytes 0..3 and 4..7; of the others, the low four bits in the nibbles of bytes
+// 8..11, and the top two above the first ones'.
 void Q45KFactors(const std::byte* block, float* scale, float* min) {
   const float d = HalfToFloat(U16(block));
   const float dmin = HalfToFloat(U16(block + 2));
-  for (int sub = 0; sub < 8; ++sub) {
-    int sub_scale = 0;
-    int sub_min = 0;
-    ScaleAndMin(block + 4, sub, &sub_scale, &sub_min);
-    scale[sub] = d * static_cast<float>(sub_scale);
-    min[sub] = -(dmin * static_cast<float>(sub_min));
-  }
+  const std::uint32_t a = U32(block + 4);
+  const std::uint32_t b = U32(block + 8);
+  const std::uint32_t c = U32(block + 12);
+  StoreVector(FourTimes(a & 0x3f3f3f3fu, d), scale);
+  StoreVector(FourTimes((c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u), d), scale + 4);
+  StoreVector(-FourTimes(b & 0x3f3f3f3fu, dmin), min);
+  StoreVector(-FourTimes((c >> 4 & 0x0f0f0f0fu) | (b >> 2 & 0x30303030u), dmin), min + 4);
 }
 
 // Q6_K: ql[128], qh[64], 16 i8 scales, d. Two halves of 128 elements.
