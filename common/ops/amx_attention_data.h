@@ -49,9 +49,11 @@ struct KeyChunk {
   int64_t stride;       // bytes from a key or value to the next
   uint8_t* transposed;  // keys as [kKeyTiles, steps, 16 dim pairs, 16 keys, 2] bf16
   uint8_t* paired;      // values as [2, 2 * steps, 16 key pairs, 16 dims, 2] bf16
+  float* scores;        // of few rows
 };
 
-static AttendData MakeAttendData(const AttendArgs* args) {
+// Scratch for calls at the same time: each has its own rows, sums and queries.
+static AttendData MakeAttendData(const AttendArgs* args, int64_t slot = 0, int64_t slots = 1) {
   AttendData data;
   data.args = args;
   data.query_tiles = (args->rows + kTileSide - 1) / kTileSide;
@@ -64,13 +66,16 @@ static AttendData MakeAttendData(const AttendArgs* args) {
   };
   const auto take_floats = [&](int64_t count) { return reinterpret_cast<float*>(take(count * 4)); };
   const int64_t lanes = data.query_tiles * kTileSide;
+  const int64_t sums = lanes * data.steps * kPairDims;
+  next += slot * (lanes * (4 + kTileSide) + sums * 2) * 4;
   data.begin = reinterpret_cast<int32_t*>(take(lanes * 4));
   data.end = reinterpret_cast<int32_t*>(take(lanes * 4));
   data.base = take_floats(lanes);
   data.limit = take_floats(lanes);
   data.totals = take_floats(lanes * kTileSide);
-  data.sums = take_floats(data.query_tiles * data.steps * 2 * kTileFloats);
-  data.queries = take(data.query_tiles * data.steps * 2 * kTileBytes);
+  data.sums = take_floats(sums);
+  data.queries = take(sums * 4);
+  next += (slots - 1 - slot) * (lanes * (4 + kTileSide) + sums * 2) * 4;
   data.keys = take(kKeyTiles * data.steps * kTileBytes);
   data.values = take(2 * 4 * data.steps * kTileBytes);
   data.copies = take(2 * 2 * kKeyChunk * data.steps * kPairDims * 2);
@@ -86,6 +91,12 @@ static AttendData MakeAttendData(const AttendArgs* args) {
     Store(data.totals + row * kLanes, Zero());
   }
   return data;
+}
+
+// A constant where the caller is built for a number of steps; 0: any.
+template <int kSteps>
+static inline int64_t StepsOf(const AttendData& data) {
+  return kSteps > 0 ? kSteps : data.steps;
 }
 
 // `left` dims of an output at most. Returns the lanes that are not finite.

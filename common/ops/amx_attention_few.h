@@ -3,9 +3,9 @@
 // linkage.
 //
 // Scores are keys x queries: the keys as they are stored, and kWide (4 or 8) columns of queries. So
-// nothing is transposed but the scores. Of a span of keys first all scores are computed while its
-// values are paired, then all weights, then the sums; meanwhile the next span's keys and values,
-// of the same call or of the next, are fetched.
+// nothing is transposed but the scores. Those of a chunk are computed while the values of the chunk
+// before are paired, whichever calls the two belong to; meanwhile the keys after next and the
+// values that are next are fetched.
 #pragma once
 
 #include <immintrin.h>
@@ -17,15 +17,16 @@ namespace tandem::ops {
 namespace {
 
 constexpr int64_t kFewRows = 8;
-// Shares of what is fetched: during two or four products, and one row's weights.
+// Shares of what is fetched: in the time of a few products, and of one row's weights.
 constexpr int64_t kProducts = 4;
-constexpr int64_t kRow = 4;
+constexpr int64_t kRow = 8;
 
-// Tiles 0, 1: scores. 2: queries. 3, 7: keys, values. 4, 5: sums. 6: weights.
+// Tiles 0, 1: scores. 2: queries. 3: keys, values. 4: weights. 5, 6, 7: sums.
 static void ConfigureForFewRows(int rows) {
   TileShapes shapes;
   for (int tile = 0; tile < 3; ++tile) shapes.SetTile(tile, 16, rows * 4);
-  for (int tile = 3; tile < 8; ++tile) shapes.SetTile(tile, tile == 3 || tile == 7 ? 16 : rows);
+  shapes.SetTile(3, 16);
+  for (int tile = 4; tile < 8; ++tile) shapes.SetTile(tile, rows);
   ConfigureTiles(shapes);
 }
 
@@ -73,32 +74,6 @@ static void StoreFewQueries(const AttendData& data) {
   }
 }
 
-// Of a half of the chunk's keys, as [2 key tiles, 16 keys, kWide rows].
-template <int kWide>
-static inline void FewScores(const AttendData& data, const KeyChunk& chunk, int64_t half,
-                             float* scores, KeyFetch* fetch) {
-  const int64_t first = half * 2;
-  const bool one = first >= chunk.tile_begin, two = first + 1 < chunk.tile_end;
-  const uint8_t* keys = chunk.keys[one ? first : first + 1];
-  const uint8_t* others = chunk.keys[two ? first + 1 : first];
-  constexpr int64_t kStride = kWide * 4;
-  ZeroTile<0>();
-  ZeroTile<1>();
-  for (int64_t step = 0; step < data.steps; ++step) {
-    LoadTile<3>(keys + step * 64, chunk.stride);
-    if (one && two) LoadTile<7>(others + step * 64, chunk.stride);
-    for (int64_t part = 0; part < 2; ++part) {  // high, low
-      LoadTile<2>(data.queries + (step * 2 + part) * kTileSide * kStride, kStride);
-      AddProductBf16<0, 3, 2>();
-      if (one && two) AddProductBf16<1, 7, 2>();
-      fetch->Some(kProducts);
-    }
-  }
-  PairHalf(data, chunk, half, [&] { fetch->Some(1); });
-  StoreTile<0>(scores + (one ? 0 : kTileSide * kWide), kStride);
-  if (one && two) StoreTile<1>(scores + kTileSide * kWide, kStride);
-}
-
 // The scores of each row with a key tile's 16 keys: [kWide rows][4 key tiles].
 template <int kWide>
 static inline void LoadFewScores(const float* scores, int64_t tile, Vec (*rows)[4]) {
@@ -118,110 +93,204 @@ static inline void LoadFewScores(const float* scores, int64_t tile, Vec (*rows)[
   }
 }
 
-// Weights of a chunk, [2, kWide rows, 32 keys]. Returns whether sums so far are to be rescaled, and
-// stores each row's factor.
+// Weights of a chunk, [2, kWide rows, 32 keys]; rescales the sums so far where that is due.
 template <int kWide, bool kMasked>
-static inline bool WeighFew(const AttendData& data, const KeyChunk& chunk, const float* stored,
-                            uint8_t* weights, KeyFetch* fetch) {
+static inline void WeighFew(const AttendData& data, const KeyChunk& chunk, const float* stored,
+                            KeyFetch* fetch) {
   Vec scores[kWide][4];
   for (int64_t tile = 0; tile < kKeyTiles; ++tile) LoadFewScores<kWide>(stored, tile, scores);
-  bool moves = false;
   for (int64_t row = 0; row < data.args->rows; ++row) {
     const uint64_t seen = kMasked ? SeenKeys(data, row, chunk.first) : 0;
-    const bool none = data.limit[row] < 0;  // so far: sums are zero
-    data.rescale[row] = 1;
-    if (WeighRow<kMasked>(data, row, scores[row], seen, weights + row * 64, kWide * 64,
-                          data.rescale + row)) {
-      if (!none) moves = true;
-    }
+    const bool none = data.limit[row] < 0;  // so far: there are no sums
+    float factor;
+    const bool moves = WeighRow<kMasked>(data, row, scores[row], seen, data.weights + row * 64,
+                                         kWide * 64, &factor);
+    if (moves && !none) RescaleSums(data, data.sums + row * kLanes, factor);
     fetch->Some(kRow);
   }
-  return moves;
 }
 
-template <int kWide>
-static void AddFewValues(const AttendData& data, const KeyChunk& chunk, bool zero,
-                         KeyFetch* fetch) {
-  for (int64_t step = 0; step < data.steps; ++step) {
-    float* sums = data.sums + step * 2 * kTileFloats;
-    if (zero) {
-      ZeroTile<4>();
-      ZeroTile<5>();
-    } else {
-      LoadTile<4>(sums, 64);
-      LoadTile<5>(sums + kTileFloats, 64);
+// Calls of at most kWide rows. kSteps: 32s of dims; 0: any.
+template <int kWide, int kSteps>
+class FewRows {
+ public:
+  FewRows(const AttendArgs* calls, int64_t count, const AttendArgs* after)
+      : count_(count), walk_(calls, count, after) {}
+
+  // Bit i: an output of call i is not finite.
+  uint64_t Run() {
+    ConfigureForFewRows(kWide);
+    for (int64_t i = 0; i < 3; ++i) walk_.Next(&steps_[i]);
+    Prepare(&steps_[0], 0);
+    KeyFetch none;
+    ScoreAndPair<0>(nullptr, &steps_[0], &none);
+    int64_t at = 0;
+    for (; steps_[at % 4].call < count_; ++at) {
+      Work(at);
+      walk_.Next(&steps_[(at + 3) % 4]);
     }
-    for (int64_t half = chunk.tile_begin / 2; half < RoundUp(chunk.tile_end, 2) / 2; ++half) {
-      const uint8_t* values = chunk.paired + (half * data.steps + step) * 2 * kTileBytes;
-      LoadTile<6>(data.weights + half * kWide * 64, 64);
-      LoadTile<3>(values, 64);
-      AddProductBf16<4, 6, 3>();
-      LoadTile<7>(values + kTileBytes, 64);
-      AddProductBf16<5, 6, 7>();
+    Finish(steps_[(at + 3) % 4]);
+    return bad_;
+  }
+
+ private:
+  static constexpr int64_t kSlots = 4;  // of calls that are in work at the same time, at most
+
+  static int64_t HalfBegin(const KeyChunk& chunk) { return chunk.tile_begin / 2; }
+  static int64_t HalfEnd(const KeyChunk& chunk) { return RoundUp(chunk.tile_end, 2) / 2; }
+  const AttendData& DataOf(const ChunkStep& step) const { return data_[step.call % kSlots]; }
+
+  // Of a step whose scores are next, the at-th.
+  void Prepare(ChunkStep* step, int64_t at) {
+    if (step->first) {
+      data_[step->call % kSlots] = MakeAttendData(step->args, step->call % kSlots, kSlots);
+      StoreFewQueries<kWide>(DataOf(*step));
+    }
+    const AttendData& data = DataOf(*step);
+    KeyChunk& chunk = step->chunk;
+    chunk.paired = data.values;
+    chunk.scores = data.scores + at % 2 * kKeyTiles * kTileSide * kWide;
+    CopyKeys(data, &chunk, data.copies + at % 2 * kKeyChunk * data.steps * kPairDims * 4);
+  }
+
+  // What is left of the step before; weights and sums of the at-th; scores of the next.
+  void Work(int64_t at) {
+    const ChunkStep& before = steps_[(at + 3) % 4];
+    const ChunkStep& step = steps_[at % 4];
+    ChunkStep& next = steps_[(at + 1) % 4];
+    const ChunkStep& after = steps_[(at + 2) % 4];
+    const bool due = next.args != nullptr && next.call < count_;
+    KeyFetch fetch;
+    fetch.AddKeys(after);
+    fetch.AddValues(next);
+    if (due) Prepare(&next, at + 1);
+    fetch.Start(FetchWeights(step, due ? &next : nullptr));
+    ScoreAndPair<0>(&step, due ? &next : nullptr, &fetch);
+    if (at > 0 && before.last) Finish(before);
+    const AttendData& data = DataOf(step);
+    const KeyChunk& chunk = step.chunk;
+    if (data.begin[data.args->rows - 1] > chunk.first || data.end[0] < chunk.first + kKeyChunk) {
+      WeighFew<kWide, true>(data, chunk, chunk.scores, &fetch);
+    } else {
+      WeighFew<kWide, false>(data, chunk, chunk.scores, &fetch);
+    }
+    AddValues(data, step, &fetch);
+  }
+
+  int64_t FetchWeights(const ChunkStep& step, const ChunkStep* next) const {
+    const AttendData& data = DataOf(step);
+    const int64_t halves = HalfEnd(step.chunk) - HalfBegin(step.chunk);
+    const int64_t tiles = next != nullptr ? next->chunk.tile_end - next->chunk.tile_begin : 0;
+    return halves * (kTileSide + data.steps * 2 * kProducts) + tiles * data.steps * kProducts +
+           data.args->rows * kRow;
+  }
+
+  // Pairs values of `step` (or none), and computes scores of `next` (or none) from key tile kTile
+  // on. A store waits for its products, and what follows in tiles for the store: so it is late.
+  template <int kTile>
+  void ScoreAndPair(const ChunkStep* step, const ChunkStep* next, KeyFetch* fetch) {
+    if (next != nullptr) {
+      Score<kTile>(*next, fetch);
+      if constexpr (kTile > 0) StoreScores<kTile - 1>(next->chunk);
+    }
+    if (step != nullptr && kTile / 2 >= HalfBegin(step->chunk) &&
+        kTile / 2 < HalfEnd(step->chunk)) {
+      PairTile<kSteps>(DataOf(*step), step->chunk, kTile, [&] { fetch->Some(1); });
+    }
+    if constexpr (kTile + 1 < kKeyTiles) {
+      ScoreAndPair<kTile + 1>(step, next, fetch);
+    } else {
+      if (next != nullptr) StoreScores<kTile>(next->chunk);
+    }
+  }
+
+  // As [16 keys, kWide rows], in tile 0 or 1.
+  template <int kTile>
+  void Score(const ChunkStep& step, KeyFetch* fetch) {
+    const AttendData& data = DataOf(step);
+    const KeyChunk& chunk = step.chunk;
+    if (kTile < chunk.tile_begin || kTile >= chunk.tile_end) return;
+    constexpr int kScores = kTile % 2;
+    constexpr int64_t kStride = kWide * 4;
+    ZeroTile<kScores>();
+    for (int64_t i = 0; i < StepsOf<kSteps>(data); ++i) {
+      const uint8_t* queries = data.queries + i * 2 * kTileSide * kStride;
+      LoadTile<3>(chunk.keys[kTile] + i * 64, chunk.stride);
+      LoadTile<2>(queries, kStride);  // high
+      AddProductBf16<kScores, 3, 2>();
+      LoadTile<2>(queries + kTileSide * kStride, kStride);  // low
+      AddProductBf16<kScores, 3, 2>();
       fetch->Some(kProducts);
     }
-    StoreTile<4>(sums, 64);
-    StoreTile<5>(sums + kTileFloats, 64);
   }
-}
-
-template <int kWide>
-static void WorkOnChunk(const AttendData& data, KeyChunk* chunk, bool first, KeyFetch* fetch) {
-  chunk->paired = data.values;
-  CopyKeys(data, chunk, data.copies);
-  for (int64_t half = chunk->tile_begin / 2; half < RoundUp(chunk->tile_end, 2) / 2; ++half) {
-    FewScores<kWide>(data, *chunk, half, data.scores + half * 2 * kTileSide * kWide, fetch);
+  template <int kTile>
+  void StoreScores(const KeyChunk& chunk) {
+    if (kTile < chunk.tile_begin || kTile >= chunk.tile_end) return;
+    StoreTile<kTile % 2>(chunk.scores + kTile * kTileSide * kWide, kWide * 4);
   }
-  const int64_t last = data.args->rows - 1;
-  const bool masked = data.begin[last] > chunk->first || data.end[0] < chunk->first + kKeyChunk;
-  const bool moves = masked
-                         ? WeighFew<kWide, true>(data, *chunk, data.scores, data.weights, fetch)
-                         : WeighFew<kWide, false>(data, *chunk, data.scores, data.weights, fetch);
-  for (int64_t row = 0; moves && row <= last; ++row) {
-    if (data.rescale[row] != 1.0f) RescaleSums(data, data.sums + row * kLanes, data.rescale[row]);
+
+  void AddValues(const AttendData& data, const ChunkStep& step, KeyFetch* fetch) {
+    if constexpr (kSteps > 0) {
+      AddTileValues<0>(data, step, fetch);
+    } else {
+      for (int64_t tile = 0; tile < data.steps * 2; ++tile) {
+        AddTile<5>(data, step, tile, fetch);
+        StoreTile<5>(data.sums + tile * kTileFloats, 64);
+      }
+    }
   }
-  AddFewValues<kWide>(data, *chunk, first, fetch);
-}
+  // From dim tile kTile on, three at a time in tiles 5 to 7.
+  template <int kTile>
+  void AddTileValues(const AttendData& data, const ChunkStep& step, KeyFetch* fetch) {
+    constexpr int kSums = 5 + kTile % 3;
+    constexpr int kBefore = kTile - 3;
+    if constexpr (kBefore >= 0 && kBefore < kSteps * 2) {
+      StoreTile<kSums>(data.sums + kBefore * kTileFloats, 64);
+    }
+    if constexpr (kTile < kSteps * 2) AddTile<kSums>(data, step, kTile, fetch);
+    if constexpr (kBefore + 1 < kSteps * 2) AddTileValues<kTile + 1>(data, step, fetch);
+  }
+  template <int kSums>
+  void AddTile(const AttendData& data, const ChunkStep& step, int64_t tile, KeyFetch* fetch) {
+    if (step.first) {
+      ZeroTile<kSums>();
+    } else {
+      LoadTile<kSums>(data.sums + tile * kTileFloats, 64);
+    }
+    const int64_t tiles = StepsOf<kSteps>(data) * 2;
+    for (int64_t half = HalfBegin(step.chunk); half < HalfEnd(step.chunk); ++half) {
+      LoadTile<4>(data.weights + half * kWide * 64, 64);
+      LoadTile<3>(step.chunk.paired + (half * tiles + tile) * kTileBytes, 64);
+      AddProductBf16<kSums, 4, 3>();
+      fetch->Some(kProducts);
+    }
+  }
 
-static int64_t FetchWeights(const AttendData& data, const KeyChunk& chunk) {
-  const int64_t halves = RoundUp(chunk.tile_end, 2) / 2 - chunk.tile_begin / 2;
-  return halves * (kTileSide + data.steps * 3 * kProducts) + data.args->rows * kRow;
-}
+  void Finish(const ChunkStep& step) {
+    const AttendData& data = DataOf(step);
+    __mmask16 bad = 0;
+    for (int64_t row = 0; row < data.args->rows; ++row) {
+      bad |= FinishRow(data, row, data.sums + row * kLanes);
+    }
+    if (bad != 0) bad_ |= uint64_t{1} << step.call;
+  }
 
-// Requires: rows <= kWide in each call. Bit i of the result: an output of call i is not finite.
+  int64_t count_;
+  ChunkWalk walk_;
+  ChunkStep steps_[4];  // the at-th in at % 4
+  AttendData data_[kSlots];
+  uint64_t bad_ = 0;
+};
+
 template <int kWide>
 static uint64_t AttendFewRows(const AttendArgs* calls, int64_t count, const AttendArgs* after) {
-  ConfigureForFewRows(kWide);
-  uint64_t bad = 0;
-  KeyChunk chunks[2];
-  int64_t slot = 0;
-  FindKeys(calls, FirstKey(calls) / kKeyChunk * kKeyChunk, &chunks[0]);
-  for (int64_t call = 0; call < count; ++call) {
-    const AttendArgs* args = calls + call;
-    const AttendData data = MakeAttendData(args);
-    StoreFewQueries<kWide>(data);
-    const int64_t end = EndKey(args);
-    bool first = true;
-    for (bool more = true; more; slot = 1 - slot) {
-      KeyChunk* chunk = &chunks[slot];
-      KeyChunk* next = &chunks[1 - slot];
-      more = chunk->first + kKeyChunk < end;
-      const AttendArgs* of_next = more ? args : call + 1 < count ? args + 1 : after;
-      if (of_next != nullptr) {
-        FindKeys(of_next,
-                 more ? chunk->first + kKeyChunk : FirstKey(of_next) / kKeyChunk * kKeyChunk, next);
-      }
-      KeyFetch fetch(of_next, *next, FetchWeights(data, *chunk));
-      WorkOnChunk<kWide>(data, chunk, first, &fetch);
-      first = false;
-    }
-    __mmask16 lanes = 0;
-    for (int64_t row = 0; row < args->rows; ++row) {
-      lanes |= FinishRow(data, row, data.sums + row * kLanes);
-    }
-    if (lanes != 0) bad |= uint64_t{1} << call;
+  if (calls->head_dim > 32 && calls->head_dim <= 64) {
+    return FewRows<kWide, 2>(calls, count, after).Run();
   }
-  return bad;
+  if (calls->head_dim > 96 && calls->head_dim <= 128) {
+    return FewRows<kWide, 4>(calls, count, after).Run();
+  }
+  return FewRows<kWide, 0>(calls, count, after).Run();
 }
 
 }  // namespace

@@ -326,7 +326,7 @@ static bool AttendManyRows(const AttendArgs* args) {
       if (!MakeItem(data, chunk, tile, pipeline.next())) continue;
       pipeline.Advance();
       // Only now: the last item of two chunks ago needed its values until here.
-      if (!paired) PairValues(data, chunk);
+      if (!paired) PairValues<kSteps>(data, chunk);
       paired = true;
     }
     slot = 1 - slot;

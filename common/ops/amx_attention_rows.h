@@ -104,17 +104,19 @@ static inline __attribute__((always_inline)) bool WeighRow(const AttendData& dat
 
 // Values of a key tile as half of [2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile
 // holds those whose number has no bit 2, the second the others. Of values that no row sees: zeros.
-template <bool kWhole, typename Fn>
+// Calls between() 8 times.
+template <int kSteps, bool kWhole, typename Fn>
 static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64_t tile,
                             Fn&& between) {
+  const int64_t steps = StepsOf<kSteps>(data);
   const bool any = tile >= chunk.tile_begin && tile < chunk.tile_end;
   const uint8_t* from = chunk.values[any ? tile : chunk.tile_begin];
   const int64_t stride = chunk.stride;
-  uint8_t* to = chunk.paired + tile / 2 * data.steps * 2 * kTileBytes + tile % 2 * 8 * 64;
+  uint8_t* to = chunk.paired + tile / 2 * steps * 2 * kTileBytes + tile % 2 * 8 * 64;
   for (int64_t key = tile * kTileSide; key < (tile + 1) * kTileSide; key += 2) {
-    const __mmask32 even_seen = kWhole || (key >= chunk.begin && key < chunk.end) ? ~0u : 0;
-    const __mmask32 odd_seen = kWhole || (key + 1 >= chunk.begin && key + 1 < chunk.end) ? ~0u : 0;
-    for (int64_t step = 0; step < data.steps; ++step) {
+    const __mmask32 even_seen = key >= chunk.begin && key < chunk.end ? ~0u : 0;
+    const __mmask32 odd_seen = key + 1 >= chunk.begin && key + 1 < chunk.end ? ~0u : 0;
+    for (int64_t step = 0; step < steps; ++step) {
       const uint8_t* of_step = from + step * 64;
       const __m512i even =
           kWhole ? _mm512_loadu_si512(of_step) : _mm512_maskz_loadu_epi16(even_seen, of_step);
@@ -129,24 +131,22 @@ static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64
     between();
   }
 }
-
-// Both tiles of 32 keys. Calls between() 16 times.
-template <typename Fn>
-static inline void PairHalf(const AttendData& data, const KeyChunk& chunk, int64_t half,
+template <int kSteps, typename Fn>
+static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64_t tile,
                             Fn&& between) {
-  for (int64_t tile = half * 2; tile < half * 2 + 2; ++tile) {
-    const int64_t first = tile * kTileSide;
-    if (chunk.begin <= first && first + kTileSide <= chunk.end) {
-      PairTile<true>(data, chunk, tile, between);
-    } else {
-      PairTile<false>(data, chunk, tile, between);
-    }
+  const int64_t first = tile * kTileSide;
+  if (chunk.begin <= first && first + kTileSide <= chunk.end) {
+    PairTile<kSteps, true>(data, chunk, tile, between);
+  } else {
+    PairTile<kSteps, false>(data, chunk, tile, between);
   }
 }
 
+// Values are added 32 at a time, so the other tile of a pair is there too.
+template <int kSteps>
 static inline void PairValues(const AttendData& data, const KeyChunk& chunk) {
-  for (int64_t half = chunk.tile_begin / 2; half < RoundUp(chunk.tile_end, 2) / 2; ++half) {
-    PairHalf(data, chunk, half, [] {});
+  for (int64_t tile = chunk.tile_begin / 2 * 2; tile < RoundUp(chunk.tile_end, 2); ++tile) {
+    PairTile<kSteps>(data, chunk, tile, [] {});
   }
 }
 

@@ -362,6 +362,78 @@ TEST(AttentionTest, AmxRowsAreTheSameInCallsOfManyRowsAndOfOne) {
   }
 }
 
+// The last tokens of sequences whose lengths lie around the edges of chunks, blocks and tiles.
+std::vector<std::vector<float>> StepOfLastTokens(const OpsContext& context, const Case& shape,
+                                                 const PagedKv& kv,
+                                                 const std::vector<Sequence>& sequences,
+                                                 const std::vector<std::int64_t>& lengths,
+                                                 std::int64_t tokens) {
+  const std::int64_t q_row = shape.heads * shape.head_dim;
+  std::vector<float> q;
+  std::vector<KvSlice> slices;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const std::int64_t count = std::min(tokens, lengths[i]);
+    slices.push_back({.first_row = static_cast<std::int64_t>(q.size()) / q_row,
+                      .num_rows = count,
+                      .first_position = lengths[i] - count,
+                      .block_table = sequences[i].table.data()});
+    q.insert(q.end(), sequences[i].q.end() - count * q_row, sequences[i].q.end());
+  }
+  std::vector<float> out(q.size());
+  Split split(2);
+  PoolOf(2).Run([&](int index, int) {
+    Attention(context, kv, slices,
+              {.q = q.data(),
+               .q_stride = q_row,
+               .out = out.data(),
+               .out_stride = q_row,
+               .num_heads = shape.heads,
+               .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+               .window = shape.window},
+              Share{&split, index});
+  });
+  std::vector<std::vector<float>> outs;
+  for (const KvSlice& slice : slices) {
+    const auto first = out.begin() + slice.first_row * q_row;
+    outs.emplace_back(first, first + slice.num_rows * q_row);
+  }
+  return outs;
+}
+
+TEST(AttentionTest, AStepOfManySequencesGivesEachTheBytesOfItsPrompt) {
+  const std::vector<std::int64_t> lengths = {1, 129, 16, 17, 63, 64, 65, 128, 2, 190};
+  for (NumericsClass numerics : Classes()) {
+    for (std::int64_t head_dim : {32, 64, 80, 96, 128}) {
+      for (std::int64_t group = 1; group <= 8; ++group) {
+        if (numerics != NumericsClass::kAmx && group != 3) continue;  // to save time
+        const Case shape{2 * group, 2, head_dim, 16, group % 3 == 2 ? 67 : 0};
+        SCOPED_TRACE(fmt::format("{} {}x{}", Name(numerics), shape.heads, head_dim));
+        const OpsContext context = MakeContext(numerics, 2, 64, head_dim);
+        Arena arena(shape, KvTypeOf(numerics), 60);
+        std::vector<Sequence> sequences;
+        std::vector<std::vector<float>> whole(lengths.size());
+        std::int32_t block = 0;
+        for (std::size_t i = 0; i < lengths.size(); ++i) {
+          sequences.push_back(MakeSequence(shape, lengths[i], block, 19 + i));
+          block += static_cast<std::int32_t>(sequences.back().table.size());
+          std::vector<std::vector<float>> outs(1);
+          Step(context, shape, arena.kv(), {&sequences.back()}, {0, lengths[i]}, 2, outs);
+          whole[i] = outs[0];
+        }
+        for (std::int64_t tokens : {1, 2}) {
+          const std::vector<std::vector<float>> outs =
+              StepOfLastTokens(context, shape, arena.kv(), sequences, lengths, tokens);
+          for (std::size_t i = 0; i < lengths.size(); ++i) {
+            const std::vector<float> expected(
+                whole[i].end() - static_cast<std::ptrdiff_t>(outs[i].size()), whole[i].end());
+            ASSERT_EQ(outs[i], expected) << "length " << lengths[i] << " tokens " << tokens;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(KvAppendTest, RoundsToNearestEvenAndKeepsSpecialValues) {
   constexpr Case kShape{1, 1, 8, 16, 0};
   Arena arena(kShape, KvType::kBf16, 1);
