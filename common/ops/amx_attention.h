@@ -28,8 +28,9 @@ static uint64_t AttendCalls(const AttendArgs* calls, int64_t count, const Attend
   const int64_t few = FewRowsOf(calls[0]);
   if (few == 4) return AttendFewRows<4>(calls, count, after);
   if (few == kFewRows) return AttendFewRows<kFewRows>(calls, count, after);
-  return calls->head_dim > 32 && calls->head_dim <= 64 ? !AttendManyRows<2>(calls)
-                                                       : !AttendManyRows<0>(calls);
+  if (calls->head_dim > 32 && calls->head_dim <= 64) return !AttendManyRows<2>(calls);
+  if (calls->head_dim > 96 && calls->head_dim <= 128) return !AttendManyRows<4>(calls);
+  return !AttendManyRows<0>(calls);
 }
 
 static void AttendTokenByToken(const AttendArgs& call) {

@@ -93,12 +93,35 @@ static inline void LoadFewScores(const float* scores, int64_t tile, Vec (*rows)[
   }
 }
 
+// Of a call's first chunk.
+template <int kWide>
+static inline void FindFirstBases(const AttendData& data, const KeyChunk& chunk,
+                                  const Vec (*scores)[4]) {
+  Vec highest[kWide];
+  for (int64_t row = 0; row < kWide; ++row) {
+    Vec v[4] = {scores[row][0], scores[row][1], scores[row][2], scores[row][3]};
+    HideUnseen(row < data.args->rows ? SeenKeys(data, row, chunk.first) : 0, v);
+    highest[row] = HighestOf(v);
+  }
+  Vec lanes[2];  // 4 rows, four times over
+  for (int64_t i = 0; i < 2; ++i) {
+    Vec v[4];
+    TransposeFour(highest + (kWide == 8 ? i * 4 : 0), v);
+    Vec h = HighestOf(v);
+    h = Max(h, _mm512_shuffle_f32x4(h, h, 0x4e));
+    lanes[i] = Max(h, _mm512_shuffle_f32x4(h, h, 0xb1));
+  }
+  FirstBases(data, 0, FirstLanes(data.args->rows),
+             _mm512_insertf32x4(lanes[0], _mm512_castps512_ps128(lanes[1]), 1));
+}
+
 // Weights of a chunk, [2, kWide rows, 32 keys]; rescales the sums so far where that is due.
 template <int kWide, bool kMasked>
 static inline void WeighFew(const AttendData& data, const KeyChunk& chunk, const float* stored,
-                            KeyFetch* fetch) {
+                            bool first, KeyFetch* fetch) {
   Vec scores[kWide][4];
   for (int64_t tile = 0; tile < kKeyTiles; ++tile) LoadFewScores<kWide>(stored, tile, scores);
+  if (first) FindFirstBases<kWide>(data, chunk, scores);
   for (int64_t row = 0; row < data.args->rows; ++row) {
     const uint64_t seen = kMasked ? SeenKeys(data, row, chunk.first) : 0;
     const bool none = data.limit[row] < 0;  // so far: there are no sums
@@ -170,9 +193,9 @@ class FewRows {
     const AttendData& data = DataOf(step);
     const KeyChunk& chunk = step.chunk;
     if (data.begin[data.args->rows - 1] > chunk.first || data.end[0] < chunk.first + kKeyChunk) {
-      WeighFew<kWide, true>(data, chunk, chunk.scores, &fetch);
+      WeighFew<kWide, true>(data, chunk, chunk.scores, step.first, &fetch);
     } else {
-      WeighFew<kWide, false>(data, chunk, chunk.scores, &fetch);
+      WeighFew<kWide, false>(data, chunk, chunk.scores, step.first, &fetch);
     }
     AddValues(data, step, &fetch);
   }

@@ -78,6 +78,8 @@ static __attribute__((noinline)) void Rescale(const AttendData& data, const Atte
 template <int kSteps>  // 0: any
 class TileSlots {
  public:
+  static constexpr int64_t kCount = kSteps * 4 + (kSteps + 1) / 2 * 8;
+
   explicit TileSlots(const AttendData& data) : data_(data) {}
   int64_t steps() const { return kSteps > 0 ? kSteps : data_.steps; }
   int64_t scores() const { return 4 * steps(); }
@@ -189,6 +191,25 @@ class TileSlots {
   int64_t left_ = 0;                    // as many of them
 };
 
+// Of the rows of an item whose scores are there and that have seen no key before it.
+static __attribute__((noinline)) void FindFirstBases(const AttendData& data, const AttendItem& item,
+                                                     __mmask16 fresh) {
+  const int64_t first_row = item.query_tile * kTileSide;
+  const float* scores = data.scores + item.buffer * kKeyTiles * kTileFloats;
+  Vec highest[kTileSide];
+  for (int64_t i = 0; i < kTileSide; ++i) {
+    Vec v[4];
+    for (int tile = 0; tile < 4; ++tile) v[tile] = Load(scores + tile * kTileFloats + i * kLanes);
+    HideUnseen((fresh >> i & 1) != 0 ? SeenKeys(data, first_row + i, item.chunk->first) : 0, v);
+    highest[i] = HighestOf(v);
+  }
+  Transpose(highest);
+  for (int64_t n = kTileSide / 2; n > 0; n /= 2) {
+    for (int64_t i = 0; i < n; ++i) highest[i] = Max(highest[i], highest[i + n]);
+  }
+  FirstBases(data, first_row, fresh, highest[0]);
+}
+
 // Weights of an item whose scores are there, with the tile products [begin, end) around it.
 template <int kSteps, bool kMasked>
 static void Weigh(const AttendData& data, AttendItem* item, TileSlots<kSteps>* slots, int64_t begin,
@@ -199,6 +220,8 @@ static void Weigh(const AttendData& data, AttendItem* item, TileSlots<kSteps>* s
   uint8_t* weights = data.weights + item->buffer * 2 * kTileBytes;
   float* factors = data.rescale + item->buffer * kTileSide;
   Store(factors, Set(1.0f));
+  const __mmask16 fresh = FreshRows(data, first_row);
+  if (fresh != 0) FindFirstBases(data, *item, fresh);
   const auto weigh = [&](int64_t i) __attribute__((always_inline)) {
     Vec v[4];
     for (int tile = 0; tile < 4; ++tile) v[tile] = Load(scores + tile * kTileFloats + i * kLanes);
@@ -208,13 +231,19 @@ static void Weigh(const AttendData& data, AttendItem* item, TileSlots<kSteps>* s
       item->moves = true;
     }
   };
-  if (kSteps == 2 && rows >= kTileSide && end - begin == kTileSide) {
+  if constexpr (kSteps > 0) {
+    constexpr int64_t kSlots = TileSlots<kSteps>::kCount / kTileSide;  // a row
+    static_assert(TileSlots<kSteps>::kCount % kTileSide == 0);
+    if (rows >= kTileSide && end - begin == kSlots * kTileSide) {
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < kTileSide; ++i) {
-      slots->Run(i);
-      weigh(i);
+      for (int64_t i = 0; i < kTileSide; ++i) {
+        slots->Run(i * kSlots);
+        if constexpr (kSlots > 1) slots->Run(i * kSlots + 1);
+        static_assert(kSlots <= 2);
+        weigh(i);
+      }
+      return;
     }
-    return;
   }
   int64_t done = begin;
   for (int64_t i = 0; i < kTileSide; ++i) {

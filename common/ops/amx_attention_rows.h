@@ -63,6 +63,33 @@ static inline uint64_t SeenKeys(const AttendData& data, int64_t row, int64_t fir
   return before_end & (~uint64_t{0} << (begin > 0 ? begin : 0));
 }
 
+// The scores of keys that a row does not see become -infinity.
+static inline void HideUnseen(uint64_t seen, Vec* scores) {
+  const Vec none = Set(-__builtin_inff());
+  for (int i = 0; i < 4; ++i) {
+    scores[i] = _mm512_mask_mov_ps(none, static_cast<__mmask16>(seen >> 16 * i), scores[i]);
+  }
+}
+
+static inline Vec HighestOf(const Vec* scores) {
+  return Max(Max(scores[0], scores[1]), Max(scores[2], scores[3]));
+}
+
+// Rows of 16 from `row` on that have seen no key so far.
+static inline __mmask16 FreshRows(const AttendData& data, int64_t row) {
+  const int64_t left = data.args->rows - row;
+  const __mmask16 rows = left >= kLanes ? 0xffff : FirstLanes(left);
+  return _mm512_mask_cmp_ps_mask(rows, Load(data.limit + row), Zero(), _CMP_LT_OQ);
+}
+
+// MoveBase for the `fresh` of 16 rows at once, whose highest seen scores are the lanes of
+// `highest`.
+static inline void FirstBases(const AttendData& data, int64_t row, __mmask16 fresh, Vec highest) {
+  fresh = _mm512_mask_cmp_ps_mask(fresh, highest, Set(-__builtin_inff()), _CMP_GT_OQ);
+  _mm512_mask_storeu_ps(data.base + row, fresh, highest);
+  _mm512_mask_storeu_ps(data.limit + row, fresh, Set(kMaxWeight));
+}
+
 // Scores of 64 keys, the seen ones, to weights; two halves of 32 bf16, `half_bytes` apart. Where
 // the row's sums so far are to be rescaled, stores the factor.
 template <bool kMasked>
@@ -70,12 +97,7 @@ static inline __attribute__((always_inline)) bool WeighRow(const AttendData& dat
                                                            Vec* scores, uint64_t seen,
                                                            uint8_t* weights, int64_t half_bytes,
                                                            float* factor) {
-  if constexpr (kMasked) {
-    const Vec none = Set(-__builtin_inff());
-    for (int i = 0; i < 4; ++i) {
-      scores[i] = _mm512_mask_mov_ps(none, static_cast<__mmask16>(seen >> 16 * i), scores[i]);
-    }
-  }
+  if constexpr (kMasked) HideUnseen(seen, scores);
   const __m512i half = _mm512_set1_epi32(0x8000);
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   Vec weight[4];
@@ -90,7 +112,7 @@ static inline __attribute__((always_inline)) bool WeighRow(const AttendData& dat
   Vec sum = weigh();
   const bool moves = _mm512_cmp_ps_mask(sum, Set(data.limit[row]), _CMP_GT_OQ) != 0;
   if (__builtin_expect(moves, false)) {
-    *factor = MoveBase(data, row, Max(Max(scores[0], scores[1]), Max(scores[2], scores[3])));
+    *factor = MoveBase(data, row, HighestOf(scores));
     sum = weigh();
   }
   float* totals = data.totals + row * kLanes;
