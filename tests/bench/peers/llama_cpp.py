@@ -18,6 +18,13 @@ CMAKE = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_BUILD_TESTS=
 TILES = "ggml/src/ggml-cpu/amx/mmq.cpp"
 BROKEN = "    _tile_loadconfig(&tc);"
 MENDED = '    __asm__ volatile("" : : "r"(&tc) : "memory");\n' + BROKEN
+# What the server reads of images and sound is never called here; its fifty sources compile several times as fast without
+# optimisation. Read by llama.cpp's project() and those below it.
+IMAGES = """if(CMAKE_CURRENT_SOURCE_DIR STREQUAL CMAKE_SOURCE_DIR AND NOT MTMD_DEFERRED)
+  set(MTMD_DEFERRED TRUE)
+  cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL target_compile_options mtmd PRIVATE -O0)
+endif()
+"""
 PEER = pathlib.Path(__file__).resolve().parent / "llama_peer.cc"
 # The best of what was tried on the machine of README.md, which has what the others gave: prompts with flash attention,
 # generation without.
@@ -35,7 +42,10 @@ def build(target, jobs):
         fetch()
     quiet = {"stdout": subprocess.DEVNULL, "check": True}
     if not (folder() / "build" / "build.ninja").exists():
-        subprocess.run(["cmake", "-S", folder() / "source", "-B", folder() / "build", "-G", "Ninja", *CMAKE], **quiet)
+        images = folder() / "images.cmake"
+        images.write_text(IMAGES)
+        subprocess.run(["cmake", "-S", folder() / "source", "-B", folder() / "build", "-G", "Ninja", *CMAKE,
+                        f"-DCMAKE_PROJECT_INCLUDE={images}"], **quiet)
     say(f"llama.cpp: {target} in {folder()} (minutes the first time)")
     subprocess.run(["cmake", "--build", folder() / "build", "--target", target, "-j", str(jobs or os.cpu_count())],
                    **quiet)
@@ -47,7 +57,8 @@ def fetch():
     if not (venv / "bin" / "pip").exists():
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     folder().mkdir(parents=True, exist_ok=True)
-    subprocess.run([venv / "bin" / "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest",
+    # Of this package alone the source: of all, pip would compile its build tools too, for hours.
+    subprocess.run([venv / "bin" / "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE, "--dest",
                     folder(), f"{PACKAGE}=={VERSION}"], check=True)
     with tarfile.open(next(folder().glob("*.tar.gz"))) as tar:
         tar.extractall(folder())

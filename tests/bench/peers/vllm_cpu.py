@@ -11,7 +11,9 @@ VERSION = "0.32.0"
 MEASURE = pathlib.Path(__file__).resolve().parent / "vllm_measure.py"
 # The package wants torch's CPU build, which is not on PyPI: the same version with CUDA's libraries computes alike.
 OVERRIDES = "torch==2.13.0\n"
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
+# The engine in the process that measures: nothing waits for a second one, and what goes wrong is in its own output.
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1",
+               "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 
 def install():
@@ -86,10 +88,15 @@ def metadata(path):
         return {text(): value(number("I")) for _ in range(number("Q"))}
 
 
-def environment(options):
+def environment(options, python):
+    """Intel's OpenMP, which the package brings, as its documentation advises: its threads sleep at barriers after a
+    millisecond. Those of GCC's spin, and where other programs run on their cores each barrier costs a time slice."""
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:options.threads]))
-    return {**os.environ, **ENVIRONMENT, "VLLM_CPU_OMP_THREADS_BIND": cores.replace(",", "-", 1)
-            if options.threads == 2 else cores}
+    more = {"VLLM_CPU_OMP_THREADS_BIND": cores}
+    openmp = python.parent.parent / "lib" / "libiomp5.so"
+    if openmp.exists():
+        more["LD_PRELOAD"] = str(openmp)
+    return {**os.environ, **ENVIRONMENT, **more}
 
 
 def engine(runner, options, model):
@@ -101,9 +108,9 @@ class Engine:
     name = "vllm"
 
     def __init__(self, runner, options, python, folder):
-        self.runner, self.environment = runner, environment(options)
-        self.flags = f"vllm-cpu {VERSION}, bf16, its defaults, no prefix cache"
-        self.command = [python, MEASURE, folder, 32 if options.quick else 64]
+        self.runner, self.environment = runner, environment(options, python)
+        self.flags = f"vllm-cpu {VERSION}, bf16, no prefix cache, {options.vllm}"
+        self.command = [python, MEASURE, folder, 32 if options.quick else 64, options.vllm]
 
     def run(self):
         lines = self.runner.output(self.command, env=self.environment).splitlines()

@@ -1,4 +1,4 @@
-"""Tokens/s of vLLM's CPU engine, as JSON; run in the environment that has it: vllm_measure.py FOLDER STEPS [eager]"""
+"""Tokens/s of vLLM's CPU engine, as JSON; run in the environment that has it: vllm_measure.py FOLDER STEPS eager|compiled"""
 import json
 import random
 import sys
@@ -10,7 +10,7 @@ from vllm import LLM, SamplingParams
 def main():
     folder, steps = sys.argv[1], int(sys.argv[2])
     engine = LLM(model=folder, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=4096,
-                 enable_prefix_caching=False, max_num_seqs=32, disable_log_stats=True, enforce_eager="eager" in sys.argv[3:])
+                 enable_prefix_caching=False, max_num_seqs=32, disable_log_stats=True, enforce_eager=sys.argv[3] == "eager")
     rng = random.Random(1)
 
     def seconds(sequences, prompt, tokens):
