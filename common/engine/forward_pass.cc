@@ -76,7 +76,9 @@ Status ForwardPass::Reserve(const Limits& limits) {
   TANDEM_ASSIGN_OR_RETURN(rope_, ops::RopeTable::Create(frequencies.radians_per_token,
                                                         frequencies.scale, limits.max_context));
   const std::int64_t rows = std::max(limits.max_rows, limits.max_sampled);
-  TANDEM_ASSIGN_OR_RETURN(activations_, ops::Activations::Create(model_.numerics(), rows, widest));
+  TANDEM_ASSIGN_OR_RETURN(
+      activations_, ops::Activations::Create(model_.numerics(), rows, std::max(hidden, heads)));
+  TANDEM_ASSIGN_OR_RETURN(gated_, ops::Activations::Create(model_.numerics(), rows, inner));
   const std::pair<ops::AlignedBuffer*, std::int64_t> buffers[] = {
       {&hidden_, limits.max_rows * hidden},
       {&q_, limits.max_rows * heads},
@@ -248,15 +250,22 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
 void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weights) {
   const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
   Normalize(step, weights.mlp_norm);
-  float* gate = gate_.As<float>();
-  float* up = up_.As<float>();
+  const ops::ActivationView inner = gated_.View(step.rows, config_.intermediate_size);
+  const ops::GatedWeights gated{weights.gate, weights.up, OrNull(weights.gate_bias),
+                                OrNull(weights.up_bias)};
   step.Enter(Stage::kGateUp);
-  ops::Matmul(ops_, weights.gate, x, {.y = gate, .bias = OrNull(weights.gate_bias)}, step.share);
-  ops::Matmul(ops_, weights.up, x, {.y = up, .bias = OrNull(weights.up_bias)}, step.share);
-  Barrier(step);
-  const ops::ActivationView inner = activations_.View(step.rows, config_.intermediate_size);
-  step.Enter(Stage::kActivate);
-  step.ForRows([&](ops::Range rows) { ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, rows); });
+  if (ops::HasGatedMatmul(ops_, weights.gate, weights.up, weights.down)) {
+    ops::GatedMatmul(ops_, gated, x, inner, step.share);
+  } else {
+    float* gate = gate_.As<float>();
+    float* up = up_.As<float>();
+    ops::Matmul(ops_, gated.gate, x, {.y = gate, .bias = gated.gate_bias}, step.share);
+    ops::Matmul(ops_, gated.up, x, {.y = up, .bias = gated.up_bias}, step.share);
+    Barrier(step);
+    step.Enter(Stage::kActivate);
+    step.ForRows(
+        [&](ops::Range rows) { ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, rows); });
+  }
   Barrier(step);
   step.Enter(Stage::kDown);
   ops::Matmul(ops_, weights.down, inner,

@@ -79,6 +79,7 @@ class ForwardPass {
   ops::OpsContext ops_;
   ops::RopeTable rope_;
   ops::Activations activations_;  // input of the matrix product at hand
+  ops::Activations gated_;        // the same of the feed-forward block's second
   ops::AlignedBuffer hidden_;     // [max_rows, hidden] f32: the residual stream
   ops::AlignedBuffer q_;          // [max_rows, num_heads, head_dim] f32
   ops::AlignedBuffer k_;          // [max_rows, num_kv_heads, head_dim] f32

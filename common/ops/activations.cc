@@ -58,7 +58,8 @@ ActivationView Activations::View(std::int64_t rows, std::int64_t k) const {
 
 void PrepareRow(const OpsContext& context, const ActivationView& view, std::int64_t row) {
   if (context.kernels().image_row == nullptr) return;
-  context.kernels().image_row(view.row(row), view.k, view.blocks_of(row), row % kActivationRows);
+  context.kernels().image_row(view.row(row), view.k, view.blocks_of(row), row % kActivationRows,
+                              view.rows);
 }
 
 void Prepare(const OpsContext& context, const ActivationView& view, Range rows) {

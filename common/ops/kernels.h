@@ -59,8 +59,9 @@ struct alignas(64) ActivationBlock {
 struct MatmulArgs {
   const PackedView* weights;
   const float* x;  // [rows, k], row stride x_stride
-  // The rows' other image: ActivationBlock of row 0 (int8), or [rows, xq_groups, 32] bf16, with
-  // whatever rows follow up to a multiple of 32. Null where the class has none.
+  // The rows' other image, [rows / 16, xq_groups]: ActivationBlocks (int8), or [16, 32] bf16 ([16,
+  // 16, 2] with pairs turned for 2 .. 32 rows), with whatever rows follow up to a multiple of 32.
+  // Null where the class has none.
   const void* xq;
   int64_t xq_groups;  // of a row
   int64_t x_stride;   // elements
@@ -73,6 +74,15 @@ struct MatmulArgs {
   int32_t (*claim)(void* claims, int64_t* begin, int64_t* end);
   void* claims;
   float* scratch;  // MatmulScratchFloats(k)
+};
+
+// out = silu(x gate^T) * (x up^T), as the image of rows.
+struct GatedArgs {
+  MatmulArgs gate;       // without y
+  const PackedView* up;  // of the layout of gate's weights
+  const float* up_bias;  // [n] or null
+  void* out;             // not x's image
+  int64_t out_groups;    // of a row
 };
 
 inline constexpr int64_t kKeyChunk = 64;    // keys per softmax step, aligned to position 0
@@ -118,8 +128,9 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
   // y = silu(gate) * up. y may be gate or up.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);
-  // Row `row` (0..15) of 16 into their image (MatmulArgs::xq). Null where the class has none.
-  void (*image_row)(const float* x, int64_t k, void* image, int64_t row);
+  // Row `row` (0..15) of 16 into their image (MatmulArgs::xq); a product will take `rows` rows at
+  // once. Null where the class has none.
+  void (*image_row)(const float* x, int64_t k, void* image, int64_t row, int64_t rows);
   void (*matmul)(const MatmulArgs* args);
   // Calls of one head_dim, window, block size and scratch, in order. The one that the thread is
   // likely to make after them, or null: what it reads may be fetched ahead.
@@ -128,6 +139,8 @@ struct Kernels {
   double (*exp_sum)(const float* x, int64_t n, float max, float* out);
   int64_t attend_rows;  // that one call of attend takes, at most
   int64_t panel_unit;   // panels that matmul keeps in flight when rows are few
+  // Of weights in tile layouts. Null where the class has no such product.
+  void (*gated_matmul)(const GatedArgs* args);
 };
 
 // The tables. Calling into one needs the class's instruction sets; taking its address does not.

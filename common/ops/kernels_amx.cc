@@ -9,8 +9,8 @@
 // Uses amx_tiles.h.
 #include "common/ops/amx_attention_data.h"
 // Use amx_attention_data.h.
-#include "common/ops/amx_attention_rows.h"
 #include "common/ops/amx_attention_fetch.h"
+#include "common/ops/amx_attention_rows.h"
 // Use amx_attention_rows.h.
 #include "common/ops/amx_attention_few.h"
 #include "common/ops/amx_attention_many.h"
@@ -21,6 +21,11 @@
 // Uses vector_avx512.h.
 #include "common/ops/amx_unpack.h"
 // Uses simd_matmul.h, amx_tiles.h and amx_unpack.h.
+#include "common/ops/amx_few_rows.h"
+// Use amx_few_rows.h.
+#include "common/ops/amx_gated.h"
+#include "common/ops/amx_many_rows.h"
+// Uses these.
 #include "common/ops/amx_matmul.h"
 
 namespace tandem::ops {
@@ -28,13 +33,21 @@ namespace {
 
 void Matmul(const MatmulArgs* args) {
   const bool done = WithTileWeights(*args->weights, [&]<TileWeights kWeights, bool kHalf>() {
-    TileMatmul<kWeights, kHalf>(args);
+    TileMatmul<kWeights, kHalf>(args, PlainProduct{args});
   });
   if (!done) MatmulF32(args);
 }
 
+void GatedMatmul(const GatedArgs* args) {
+  const bool done = WithTileWeights(*args->gate.weights, [&]<TileWeights kWeights, bool kHalf>() {
+    TileMatmul<kWeights, kHalf>(&args->gate, GatedProduct{args});
+  });
+  if (!done) __builtin_trap();  // the caller asks IsTiles() first
+}
+
 }  // namespace
 
-const Kernels kAmxKernels = {RmsNorm, Swiglu, RoundRow, Matmul, Attend, ExpSum, kAmxAttendRows, 2};
+const Kernels kAmxKernels = {RmsNorm, Swiglu,         RoundRow, Matmul,     Attend,
+                             ExpSum,  kAmxAttendRows, 2,        GatedMatmul};
 
 }  // namespace tandem::ops

@@ -7,8 +7,9 @@
 namespace tandem::ops {
 namespace {
 
-constexpr std::int64_t kUnitsPerThread = 8;  // so that threads finish together
-constexpr std::int64_t kRowsPerPart = 256;   // unpacked weights must pay
+constexpr std::int64_t kUnitsPerThread = 8;   // so that threads finish together
+constexpr std::int64_t kRowsPerPart = 256;    // at least: unpacked weights must pay
+constexpr std::int64_t kPartBytes = 1 << 20;  // of activations: they are read once for two panels
 
 // The panels of one product as a kernel asks for them.
 class PanelClaims {
@@ -31,26 +32,29 @@ class PanelClaims {
   std::int64_t unit_;
 };
 
-// Where columns are too few to go round, rows are divided as well: into so many parts.
-std::int64_t RowParts(std::int64_t units, std::int64_t rows, int threads) {
+// Rows are divided as well, into so many parts, where columns are too few to go round or a core's
+// own cache is too small for all rows.
+std::int64_t RowParts(std::int64_t units, const ActivationView& x, int threads) {
+  const std::int64_t bytes = x.rows * x.groups * x.block_bytes / kActivationRows;
   std::int64_t parts = 1;
-  while (threads > 1 && units * parts < kUnitsPerThread * threads &&
-         rows >= 2 * parts * kRowsPerPart) {
+  while (
+      x.rows >= 2 * parts * kRowsPerPart &&
+      (bytes > parts * kPartBytes || (threads > 1 && units * parts < kUnitsPerThread * threads))) {
     parts *= 2;
   }
   return parts;
 }
 
-}  // namespace
-
-void Matmul(const OpsContext& context, const PackedMatrix& weights, const ActivationView& x,
-            const MatmulOutput& output, Share share) {
+// Calls fn(args, row) for each part of x's rows, from `row` on, with what its kernel call needs
+// but for the results.
+template <typename Fn>
+void ForEachPart(const OpsContext& context, const PackedMatrix& weights, const ActivationView& x,
+                 Share share, Fn&& fn) {
   const PackedView& view = weights.view();
   TANDEM_CHECK(x.k == view.k);
   const std::int64_t panels = RoundUp(view.n, kPanelColumns) / kPanelColumns;
   const std::int64_t unit = context.kernels().panel_unit;
-  const std::int64_t y_stride = output.y_stride == 0 ? view.n : output.y_stride;
-  const std::int64_t parts = RowParts(panels / unit, x.rows, share.count());
+  const std::int64_t parts = RowParts(panels / unit, x, share.count());
   const std::int64_t step = RoundUp((x.rows + parts - 1) / parts, 2 * kActivationRows);
   for (std::int64_t row = 0; row < x.rows; row += step) {
     PanelClaims claims(share, panels, unit);
@@ -61,15 +65,51 @@ void Matmul(const OpsContext& context, const PackedMatrix& weights, const Activa
     if (x.blocks != nullptr) args.xq = x.blocks_of(row);
     args.xq_groups = x.groups;
     args.rows = std::min(step, x.rows - row);
+    args.claim = &PanelClaims::Next;
+    args.claims = &claims;
+    args.scratch = context.scratch(share.index);
+    fn(args, row);
+  }
+}
+
+bool IsTiles(const PackedView& view) {
+  return view.layout == WeightLayout::kTileNibble || view.layout == WeightLayout::kTileByte ||
+         view.layout == WeightLayout::kTileBf16;
+}
+
+}  // namespace
+
+void Matmul(const OpsContext& context, const PackedMatrix& weights, const ActivationView& x,
+            const MatmulOutput& output, Share share) {
+  const std::int64_t y_stride = output.y_stride == 0 ? weights.n() : output.y_stride;
+  ForEachPart(context, weights, x, share, [&](MatmulArgs& args, std::int64_t row) {
     args.y = output.y + row * y_stride;
     args.y_stride = y_stride;
     args.bias = output.bias;
     args.accumulate = output.accumulate ? 1 : 0;
-    args.claim = &PanelClaims::Next;
-    args.claims = &claims;
-    args.scratch = context.scratch(share.index);
     context.kernels().matmul(&args);
-  }
+  });
+}
+
+bool HasGatedMatmul(const OpsContext& context, const PackedMatrix& gate, const PackedMatrix& up,
+                    const PackedMatrix& next) {
+  const PackedView& a = gate.view();
+  const PackedView& b = up.view();
+  return context.kernels().gated_matmul != nullptr && IsTiles(a) && IsTiles(next.view()) &&
+         a.layout == b.layout && a.group == b.group && a.has_min == b.has_min &&
+         a.half_factors == b.half_factors;
+}
+
+void GatedMatmul(const OpsContext& context, const GatedWeights& weights, const ActivationView& x,
+                 const ActivationView& out, Share share) {
+  TANDEM_CHECK(out.rows == x.rows && out.k == weights.gate.n() && out.k == weights.up.n());
+  TANDEM_CHECK(out.blocks != x.blocks && weights.up.k() == x.k);
+  ForEachPart(context, weights.gate, x, share, [&](MatmulArgs& args, std::int64_t row) {
+    args.bias = weights.gate_bias;
+    const GatedArgs gated{args, &weights.up.view(), weights.up_bias, out.blocks_of(row),
+                          out.groups};
+    context.kernels().gated_matmul(&gated);
+  });
 }
 
 }  // namespace tandem::ops

@@ -22,4 +22,21 @@ struct MatmulOutput {
 void Matmul(const OpsContext& context, const PackedMatrix& weights, const ActivationView& x,
             const MatmulOutput& output, Share share);
 
+struct GatedWeights {
+  const PackedMatrix& gate;
+  const PackedMatrix& up;
+  const float* gate_bias = nullptr;  // [n]
+  const float* up_bias = nullptr;    // [n]
+};
+
+// Whether the class multiplies gate and up at once, for a product with `next` to follow. It depends
+// on the layouts of the three alone.
+bool HasGatedMatmul(const OpsContext& context, const PackedMatrix& gate, const PackedMatrix& up,
+                    const PackedMatrix& next);
+// out = silu(x · gate^T (+ bias)) * (x · up^T (+ bias)): the image only, out.x is not written. What
+// Matmul and Swiglu yield, without a pass over memory for each. Requires: HasGatedMatmul(); x
+// prepared and behind a Barrier; out of other Activations than x.
+void GatedMatmul(const OpsContext& context, const GatedWeights& weights, const ActivationView& x,
+                 const ActivationView& out, Share share);
+
 }  // namespace tandem::ops

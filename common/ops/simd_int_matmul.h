@@ -55,7 +55,7 @@ static inline bool WithIntWeights(const PackedView& w, Fn&& fn) {
 
 // One row's groups as integers: group scale = largest magnitude / 127, elements rounded to nearest
 // even. A group too small for 127 / max to be finite becomes zero.
-static void QuantizeRow(const float* x, int64_t k, void* blocks, int64_t row) {
+static void QuantizeRow(const float* x, int64_t k, void* blocks, int64_t row, int64_t) {
   constexpr float kMost = 127.0f;
   constexpr float kSmallest = 1e-36f;
   auto* block = static_cast<ActivationBlock*>(blocks);

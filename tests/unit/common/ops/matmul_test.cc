@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/ops/swiglu.h"
 #include "tests/unit/common/ops/ops_testing.h"
 
 namespace tandem::ops {
@@ -108,6 +109,80 @@ TEST(MatmulTest, EveryTypeAndClassIsCloseToTheExactProduct) {
       }
     }
   }
+}
+
+// x through gate and up, their product and `next`: at once where the class can, or step by step.
+std::vector<float> FeedForward(const OpsContext& context, const GatedWeights& weights,
+                               const PackedMatrix& next, const std::vector<float>& x,
+                               std::int64_t rows, int num_threads, bool at_once) {
+  const std::int64_t inner = weights.gate.n();
+  auto in = Activations::Create(context.numerics(), rows, weights.gate.k());
+  auto between = Activations::Create(context.numerics(), rows, inner);
+  const ActivationView in_view = in->View(rows, weights.gate.k());
+  const ActivationView out = between->View(rows, inner);
+  std::memcpy(in_view.x, x.data(), x.size() * sizeof(float));
+  std::memset(out.blocks, 0xff,
+              static_cast<std::size_t>(out.groups * out.block_bytes *
+                                       (RoundUp(rows, 32) / kActivationRows)));  // NaN
+  std::vector<float> gate(static_cast<std::size_t>(rows * inner));
+  std::vector<float> up(gate.size());
+  std::vector<float> y(static_cast<std::size_t>(rows * next.n()));
+  ThreadPool& pool = PoolOf(num_threads);
+  Split split(num_threads);
+  pool.Run([&](int index, int) {
+    const Share share{&split, index};
+    share.ForEach(rows, [&](Range some) { Prepare(context, in_view, some); });
+    pool.Barrier();
+    if (at_once) {
+      GatedMatmul(context, weights, in_view, out, share);
+    } else {
+      Matmul(context, weights.gate, in_view, {.y = gate.data(), .bias = weights.gate_bias}, share);
+      Matmul(context, weights.up, in_view, {.y = up.data(), .bias = weights.up_bias}, share);
+      pool.Barrier();
+      share.ForEach(rows, [&](Range some) {
+        Swiglu(context, {.gate = gate.data(), .up = up.data()}, out, some);
+      });
+    }
+    pool.Barrier();
+    Matmul(context, next, out, {.y = y.data()}, share);
+  });
+  return y;
+}
+
+TEST(MatmulTest, GateAndUpAtOnceAreWhatTheyAreStepByStep) {
+  int compared = 0;
+  for (NumericsClass numerics : Classes()) {
+    for (WeightType type : kAllTypes) {
+      const std::int64_t k = Info(type).block_elems == 256 ? 256 : 96;
+      for (std::int64_t inner : {1, 16, 17, 40, 100}) {
+        SCOPED_TRACE(fmt::format("{} {} inner={}", Name(numerics), TypeName(type), inner));
+        const OwnedWeights gate = RandomWeights(type, inner, k, 3);
+        const OwnedWeights up = RandomWeights(type, inner, k, 4);
+        const OwnedWeights next = RandomWeights(WeightType::kBF16, 24, inner, 5);
+        auto packed_gate = PackedMatrix::Pack(gate.source, numerics);
+        auto packed_up = PackedMatrix::Pack(up.source, numerics);
+        auto packed_next = PackedMatrix::Pack(next.source, numerics);
+        const OpsContext context = MakeContext(numerics, 2, 256);
+        if (!HasGatedMatmul(context, *packed_gate, *packed_up, *packed_next)) continue;
+        const std::vector<float> gate_bias = RandomFloats(inner, 6);
+        const std::vector<float> up_bias = RandomFloats(inner, 7);
+        for (std::int64_t rows : {1, 2, 15, 16, 17, 32, 33, 67}) {
+          const std::vector<float> x = RandomFloats(rows * k, 8);
+          for (const bool biased : {false, true}) {
+            const GatedWeights weights{*packed_gate, *packed_up,
+                                       biased ? gate_bias.data() : nullptr,
+                                       biased ? up_bias.data() : nullptr};
+            ASSERT_EQ(FeedForward(context, weights, *packed_next, x, rows, 2, true),
+                      FeedForward(context, weights, *packed_next, x, rows, 1, false))
+                << rows << " rows, biased " << biased;
+            ++compared;
+          }
+        }
+      }
+    }
+  }
+  const bool has_tiles = Classes().back() == NumericsClass::kAmx;
+  EXPECT_EQ(compared > 0, has_tiles);
 }
 
 TEST(MatmulTest, ARowIsTheSameAloneInBatchesInChunksAndOnAnyThreadCount) {

@@ -1,0 +1,128 @@
+// Sums of many rows: activations are the first operand, as they lie, and weights the second, with
+// pairs turned, unpacked once for all rows. Included after amx_few_rows.h; internal linkage.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "common/ops/kernels.h"
+
+namespace tandem::ops {
+namespace {
+
+// Panels whose tiles leave room for passing activations in the nearest cache, in bytes.
+constexpr int64_t kStayingBytes = 40 << 10;
+
+static void ConfigureManyRows() {
+  TileShapes shapes;
+  for (int i = 0; i < 8; ++i) shapes.SetTile(i, kTileSide);
+  ConfigureTiles(shapes);
+}
+
+// Sums of 32 rows on their way out. They go a row at a time between the products of the next rows:
+// storing takes as long as a third of the products otherwise. By way of memory of their own: rows
+// of results often lie whole pages apart, which tile stores are slow at.
+template <int kPanels, typename Put>
+class LeavingRows {
+ public:
+  explicit LeavingRows(const Put& put) : put_(put) {}
+
+  [[gnu::always_inline]] void PutOne() {
+    if (next_ == end_) return;
+    Vec of_row[kPanels];
+    for (int p = 0; p < kPanels; ++p) of_row[p] = Load(sums_[next_] + p * kTileSide);
+    put_.Row(first_ + next_++, of_row);
+  }
+  void PutAll() {
+    while (next_ != end_) PutOne();
+  }
+  // Takes tiles 0..3, by tile of rows and panel in turn; of their rows the first `rows`.
+  template <int kTiles>
+  void Take(int64_t first, int64_t rows) {
+    PutAll();
+    Unrolled<kPanels * kTiles>([&]<int i>() {
+      StoreTile<i>(&sums_[i / kPanels * kTileSide][i % kPanels * kTileSide], sizeof sums_[0]);
+    });
+    first_ = first;
+    next_ = 0;
+    end_ = rows < kTiles * kTileSide ? rows : kTiles * kTileSide;
+  }
+
+ private:
+  alignas(64) float sums_[2 * kTileSide][kPanels * kTileSide];
+  const Put& put_;
+  int64_t first_ = 0;
+  int64_t next_ = 0;
+  int64_t end_ = 0;
+};
+
+// 16 * kTiles rows from `row` on with panels whose blocks' turned tiles lie side by side in
+// `weights`. Tiles 4, 5: activations; 6, 7: weights. The rows are whole tiles in memory; what comes
+// of those past the end is dropped. kPass: rows leave the nearest cache to the weights.
+template <int kPanels, int kTiles, bool kPass, typename Put>
+static void ManyRowsBlock(const MatmulArgs* args, int64_t row, const uint8_t* weights,
+                          LeavingRows<kPanels, Put>& leaving) {
+  const int64_t stride = args->xq_groups * kTileBytes;
+  const uint8_t* x = static_cast<const uint8_t*>(args->xq) + row / kTileSide * stride;
+  Unrolled<kPanels * kTiles>([]<int i>() { ZeroTile<i>(); });
+  for (int64_t b = 0; b < args->xq_groups; ++b, x += kTileBytes, weights += kPanels * kTileBytes) {
+    Unrolled<kPanels>([&]<int p>() { LoadTile<6 + p>(weights + p * kTileBytes, kRowBytes); });
+    Unrolled<kTiles>([&]<int t>() {
+      if constexpr (kPass) {
+        LoadTileOnce<4 + t>(x + t * stride, kRowBytes);
+      } else {
+        LoadTile<4 + t>(x + t * stride, kRowBytes);
+      }
+      AddProductBf16<t * kPanels, 4 + t, 6>();
+      leaving.PutOne();
+      if constexpr (kPanels == 2) AddProductBf16<t * kPanels + 1, 4 + t, 7>();
+    });
+  }
+  leaving.template Take<kTiles>(row, args->rows - row);
+}
+
+// Turns a tile's 16 rows of 16 pairs.
+static inline void TurnPairs(const uint8_t* in, uint8_t* out) {
+  Vec r[kTileSide];
+  for (int64_t i = 0; i < kTileSide; ++i) {
+    r[i] = Load(reinterpret_cast<const float*>(in + i * kRowBytes));
+  }
+  Transpose(r);
+  for (int64_t i = 0; i < kTileSide; ++i) {
+    Store(reinterpret_cast<float*>(out + i * kRowBytes), r[i]);
+  }
+}
+
+template <bool kPass, int kPanels, typename Put>
+static void ManyRowsOf(const MatmulArgs* args, const uint8_t* weights, const Put& put) {
+  LeavingRows<kPanels, Put> leaving(put);
+  int64_t row = 0;
+  for (; row + kTileSide < args->rows; row += 2 * kTileSide) {
+    ManyRowsBlock<kPanels, 2, kPass>(args, row, weights, leaving);
+  }
+  if (row < args->rows) ManyRowsBlock<kPanels, 1, kPass>(args, row, weights, leaving);
+  leaving.PutAll();
+}
+
+template <TileWeights kWeights, bool kHalf, int kPanels, typename Put>
+static void ManyRowsPanels(const MatmulArgs* args, const Panels<kPanels>& panels, const Put& put) {
+  using Block = TileBlock<kWeights, kHalf>;
+  const int64_t blocks = args->xq_groups;
+  auto* turned = reinterpret_cast<uint8_t*>(args->scratch);
+  alignas(64) uint8_t tile[kTileBytes];
+  for (int p = 0; p < kPanels; ++p) {
+    const uint8_t* block = panels.data[p];
+    for (int64_t b = 0; b < blocks; ++b, block += Block::kBytes) {
+      UnpackBlock<kWeights, kHalf>(block, tile);
+      TurnPairs(tile, turned + (b * kPanels + p) * kTileBytes);
+    }
+  }
+  if (blocks * kPanels * kTileBytes <= kStayingBytes) {
+    ManyRowsOf<true, kPanels>(args, turned, put);
+  } else {
+    ManyRowsOf<false, kPanels>(args, turned, put);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ops
