@@ -37,12 +37,12 @@ struct Panels {
 // Activations as second operands: tile `t` of block `b` at (t * blocks + b) * kTileBytes, with
 // pairs turned: 16 pairs of elements by 16 rows. Of a single row the pairs are a column as they
 // lie.
-struct FewRows {
+struct FewActivations {
   const uint8_t* x;
   int64_t rows;
   int64_t blocks;
 
-  explicit FewRows(const MatmulArgs* args)
+  explicit FewActivations(const MatmulArgs* args)
       : x(static_cast<const uint8_t*>(args->xq)), rows(args->rows), blocks(args->xq_groups) {}
   int64_t Stride() const { return rows == 1 ? 4 : kRowBytes; }
   int64_t RowsOf(int64_t tile) const {
@@ -56,7 +56,7 @@ static inline bool AreTurned(int64_t rows) { return rows > 1 && rows <= kFewRows
 
 // Tiles for FewRowsPanels with as many rows.
 template <int kTiles>
-static void ConfigureFewRows(const FewRows& x) {
+static void ConfigureFewRows(const FewActivations& x) {
   TileShapes shapes;
   for (int i = 0; i < 4; ++i) shapes.SetTile(i, kTileSide, 4 * x.RowsOf(i % kTiles));
   for (int i = 4; i < 6; ++i) shapes.SetTile(i, kTileSide);
@@ -67,7 +67,7 @@ static void ConfigureFewRows(const FewRows& x) {
 // What put takes of tiles 0..3: of a single row the sums of 16 columns of each panel, else squares
 // [columns, rows].
 template <int kPanels, int kTiles, typename Put>
-static void PutFewRows(const FewRows& x, const Put& put) {
+static void PutFewRows(const FewActivations& x, const Put& put) {
   alignas(64) float sums[kPanels][kTileSide * kTileSide];
   if (x.rows == 1) {
     Vec of_row[kPanels];
@@ -90,7 +90,7 @@ static void PutFewRows(const FewRows& x, const Put& put) {
 // stands between products: four panels with two registers for weights, or all products after all
 // unpacking, took longer. Weights are unpacked a block ahead of their load.
 template <TileWeights kWeights, bool kHalf, int kTiles, int kPanels, typename Put>
-static void FewRowsPanels(const FewRows& x, const Panels<kPanels>& panels, const Put& put) {
+static void FewRowsPanels(const FewActivations& x, const Panels<kPanels>& panels, const Put& put) {
   constexpr int64_t kBlockBytes = TileBlock<kWeights, kHalf>::kBytes;
   alignas(64) uint8_t tiles[2][kPanels][kTileBytes];
   const auto unpack = [&](int64_t block, int p) __attribute__((always_inline)) {

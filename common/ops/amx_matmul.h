@@ -56,7 +56,7 @@ struct PlainProduct {
 
 template <TileWeights kWeights, bool kHalf, int kTiles, typename Product>
 static void FewRowsMatmul(const MatmulArgs* args, const Product& product) {
-  const FewRows x(args);
+  const FewActivations x(args);
   ConfigureFewRows<kTiles>(x);
   for (int64_t begin, end; args->claim(args->claims, &begin, &end);) {
     product.ForEach(begin, end, [&](const auto& panels, const auto& put) {
