@@ -137,8 +137,8 @@ class TileSlots {
     if constexpr (kSum == 0) {
       const uint8_t* queries =
           data_.queries + (after_->query_tile * steps() + step) * 2 * kTileBytes;
-      LoadTile<4>(queries, 64);
-      LoadTile<7>(queries + kTileBytes, 64);
+      LoadTileOnce<4>(queries, 64);  // not again before all other query tiles
+      LoadTileOnce<7>(queries + kTileBytes, 64);
     }
     if (kSum < after_->begin || kSum >= after_->end) return;
     constexpr int kKeys = 5 + kSum % 2;
