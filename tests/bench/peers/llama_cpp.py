@@ -40,16 +40,22 @@ def build(target, jobs):
     """The build's bin folder, with `target` in it."""
     if not (folder() / "source" / "CMakeLists.txt").exists():
         fetch()
-    quiet = {"stdout": subprocess.DEVNULL, "check": True}
-    if not (folder() / "build" / "build.ninja").exists():
-        images = folder() / "images.cmake"
+    images = folder() / "images.cmake"  # also where the build configures itself again
+    if not images.exists():
         images.write_text(IMAGES)
-        subprocess.run(["cmake", "-S", folder() / "source", "-B", folder() / "build", "-G", "Ninja", *CMAKE,
-                        f"-DCMAKE_PROJECT_INCLUDE={images}"], **quiet)
+    if not (folder() / "build" / "build.ninja").exists():
+        run("cmake", "-S", folder() / "source", "-B", folder() / "build", "-G", "Ninja", *CMAKE,
+            f"-DCMAKE_PROJECT_INCLUDE={images}")
     say(f"llama.cpp: {target} in {folder()} (minutes the first time)")
-    subprocess.run(["cmake", "--build", folder() / "build", "--target", target, "-j", str(jobs or os.cpu_count())],
-                   **quiet)
+    run("cmake", "--build", folder() / "build", "--target", target, "-j", jobs or os.cpu_count())
     return folder() / "build" / "bin"
+
+
+def run(*command):
+    """Ends the program with the command's last words when it fails."""
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"versus: {' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
 
 
 def fetch():
