@@ -210,14 +210,14 @@ void ForwardPass::StoreRows(const Step& step, const model::LayerWeights& weights
                      .positions = step.image.positions().data(),
                      .pairs = ops::RopePairs::kHalves};
   if (config_.qk_norm) ops::HeadNorm(ops_, norm, rows);
-  ops::Rope(rope_, rope, rows);
+  ops::Rope(ops_, rope_, rope, rows);
   norm.x = rope.x = k;
   norm.x_stride = rope.x_stride = kv_stride;
   norm.heads = rope.heads = config_.num_kv_heads;
   norm.weight = OrNull(weights.k_norm);
   if (config_.qk_norm) ops::HeadNorm(ops_, norm, rows);
-  ops::Rope(rope_, rope, rows);
-  ops::KvAppend(kv, step.image.slices(),
+  ops::Rope(ops_, rope_, rope, rows);
+  ops::KvAppend(ops_, kv, step.image.slices(),
                 {.k = k, .v = v_.As<float>(), .k_stride = kv_stride, .v_stride = kv_stride}, rows);
 }
 

@@ -126,6 +126,10 @@ inline constexpr int64_t AmxAttendScratchFloats(int64_t head_dim) {
 struct Kernels {
   // y = x / sqrt(mean(x^2) + eps) * weight. x == y is allowed.
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
+  // Of each i < pairs: x[i] and x[i + pairs] turned by the angle i, without a fused multiply-add.
+  void (*rotate_halves)(const float* cos, const float* sin, int64_t pairs, float* x);
+  // To nearest, ties to even, denormals too; a NaN stays one. In every class the same.
+  void (*to_bf16)(const float* x, int64_t n, uint16_t* out);
   // y = silu(gate) * up. y may be gate or up.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);
   // Row `row` (0..15) of 16 into their image (MatmulArgs::xq); a product will take `rows` rows at

@@ -8,7 +8,8 @@
 
 namespace tandem::ops {
 
-const Kernels kAvx2Kernels = {RmsNorm, Swiglu, nullptr,     MatmulF32,
-                              Attend,  ExpSum, kAttendRows, kFusedVecs / kPanelVecs};
+const Kernels kAvx2Kernels = {
+    RmsNorm,   RotateHalves, ToBf16, Swiglu,      nullptr,
+    MatmulF32, Attend,       ExpSum, kAttendRows, kFusedVecs / kPanelVecs};
 
 }  // namespace tandem::ops

@@ -20,7 +20,7 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {RmsNorm, Swiglu, QuantizeRow, Matmul,
-                                    Attend,  ExpSum, kAttendRows, 4};
+const Kernels kAvx512VnniKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,      QuantizeRow,
+                                    Matmul,  Attend,       ExpSum, kAttendRows, 4};
 
 }  // namespace tandem::ops

@@ -55,6 +55,25 @@ void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale * weight[i];
 }
 
+void RotateHalves(const float* cos, const float* sin, int64_t pairs, float* x) {
+  for (int64_t i = 0; i < pairs; ++i) {
+    const float a = x[i];
+    const float b = x[i + pairs];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + pairs] = a * sin[i] + b * cos[i];
+  }
+}
+
+void ToBf16(const float* x, int64_t n, uint16_t* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    memcpy(&bits, x + i, sizeof bits);
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const uint32_t rounded = nan ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+    out[i] = static_cast<uint16_t>(rounded >> 16);
+  }
+}
+
 void Swiglu(const float* gate, const float* up, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = gate[i] / (1.0f + Exp(-gate[i])) * up[i];
 }
@@ -149,6 +168,7 @@ double ExpSum(const float* x, int64_t n, float max, float* out) {
 
 }  // namespace
 
-const Kernels kScalarKernels = {RmsNorm, Swiglu, nullptr, Matmul, Attend, ExpSum, kAttendRows, 1};
+const Kernels kScalarKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,      nullptr,
+                                Matmul,  Attend,       ExpSum, kAttendRows, 1};
 
 }  // namespace tandem::ops

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "common/ops/numerics_class.h"
+#include "common/ops/ops_context.h"
 #include "common/ops/share.h"
 
 namespace tandem::ops {
@@ -43,7 +44,7 @@ struct KvAppendArgs {
 
 // Stores the keys and values of some of the slices' rows, counted through all slices. Requires: no
 // two slices write one slot.
-void KvAppend(const PagedKv& kv, std::span<const KvSlice> slices, const KvAppendArgs& args,
-              Range rows);
+void KvAppend(const OpsContext& context, const PagedKv& kv, std::span<const KvSlice> slices,
+              const KvAppendArgs& args, Range rows);
 
 }  // namespace tandem::ops

@@ -16,15 +16,6 @@ void RotateInterleaved(const float* cos, const float* sin, std::int64_t pairs, f
   }
 }
 
-void RotateHalves(const float* cos, const float* sin, std::int64_t pairs, float* x) {
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const float a = x[i];
-    const float b = x[i + pairs];
-    x[i] = a * cos[i] - b * sin[i];
-    x[i + pairs] = a * sin[i] + b * cos[i];
-  }
-}
-
 struct SinCos {
   double sin;
   double cos;
@@ -86,7 +77,7 @@ StatusOr<RopeTable> RopeTable::Create(std::span<const double> inv_freq, double a
   return table;
 }
 
-void Rope(const RopeTable& table, const RopeArgs& args, Range rows) {
+void Rope(const OpsContext& context, const RopeTable& table, const RopeArgs& args, Range rows) {
   TANDEM_CHECK(args.head_dim >= 2 * table.num_pairs());
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t position = args.positions[row];
@@ -96,7 +87,8 @@ void Rope(const RopeTable& table, const RopeArgs& args, Range rows) {
       if (args.pairs == RopePairs::kInterleaved) {
         RotateInterleaved(table.cos(position), table.sin(position), table.num_pairs(), x);
       } else {
-        RotateHalves(table.cos(position), table.sin(position), table.num_pairs(), x);
+        context.kernels().rotate_halves(table.cos(position), table.sin(position), table.num_pairs(),
+                                        x);
       }
     }
   }

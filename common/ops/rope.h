@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/aligned_buffer.h"
+#include "common/ops/ops_context.h"
 #include "common/ops/share.h"
 
 namespace tandem::ops {
@@ -53,6 +54,6 @@ struct RopeArgs {
 };
 
 // Of some rows.
-void Rope(const RopeTable& table, const RopeArgs& args, Range rows);
+void Rope(const OpsContext& context, const RopeTable& table, const RopeArgs& args, Range rows);
 
 }  // namespace tandem::ops

@@ -60,13 +60,13 @@ std::uint64_t ExpDigest(const OpsContext& context) {
   return Digest(out);
 }
 
-StatusOr<std::uint64_t> RopeDigest() {
+StatusOr<std::uint64_t> RopeDigest(const OpsContext& context) {
   std::vector<double> inv_freq;
   for (int i = 0; i < 16; ++i) inv_freq.push_back(128.0 / (1 << i));
   TANDEM_ASSIGN_OR_RETURN(const RopeTable table, RopeTable::Create(inv_freq, 1.125, 64));
   std::vector<float> x = Inputs(2 * 40, 6);
   const std::array<std::int32_t, 2> positions = {7, 63};
-  Rope(table,
+  Rope(context, table,
        {.x = x.data(), .x_stride = 40, .heads = 1, .head_dim = 40, .positions = positions.data()},
        {0, 2});
   return Digest(x);
@@ -127,8 +127,8 @@ std::uint64_t AttentionDigest(const OpsContext& context) {
   const std::vector<float> v = Inputs(kLength * kDim, 11);
   std::vector<float> out(q.size());
   const KvSlice slice{.num_rows = kLength, .block_table = table.data()};
-  KvAppend(kv, {&slice, 1}, {.k = k.data(), .v = v.data(), .k_stride = kDim, .v_stride = kDim},
-           {0, kLength});
+  KvAppend(context, kv, {&slice, 1},
+           {.k = k.data(), .v = v.data(), .k_stride = kDim, .v_stride = kDim}, {0, kLength});
   Attention(context, kv, {&slice, 1},
             {.q = q.data(),
              .q_stride = kHeads * kDim,
@@ -210,7 +210,7 @@ StatusOr<std::vector<KernelDigest>> ComputeDigests(NumericsClass numerics) {
   digests.push_back({"rms_norm", NormDigest(context, act)});
   digests.push_back({"swiglu", SwigluDigest(context, act)});
   digests.push_back({"exp_sum", ExpDigest(context)});
-  TANDEM_ASSIGN_OR_RETURN(const std::uint64_t rope, RopeDigest());
+  TANDEM_ASSIGN_OR_RETURN(const std::uint64_t rope, RopeDigest(context));
   digests.push_back({"rope", rope});
   digests.push_back({"attention", AttentionDigest(context)});
   for (const NamedType& named : kTypes) {

@@ -45,6 +45,34 @@ static void RmsNorm(const float* x, const float* weight, float eps, int64_t n, f
   }
 }
 
+static void RotateHalves(const float* cos, const float* sin, int64_t pairs, float* x) {
+  for (int64_t i = 0; i < pairs; i += kLanes) {
+    const int64_t count = pairs - i < kLanes ? pairs - i : kLanes;
+    const bool whole = count == kLanes;
+    float* low = x + i;
+    float* high = x + pairs + i;
+    const Vec a = whole ? Load(low) : LoadPart(low, count);
+    const Vec b = whole ? Load(high) : LoadPart(high, count);
+    const Vec c = whole ? Load(cos + i) : LoadPart(cos + i, count);
+    const Vec s = whole ? Load(sin + i) : LoadPart(sin + i, count);
+    const Vec turned_low = Sub(Mul(a, c), Mul(b, s));
+    const Vec turned_high = Add(Mul(a, s), Mul(b, c));
+    if (whole) {
+      Store(low, turned_low);
+      Store(high, turned_high);
+    } else {
+      StorePart(low, turned_low, count);
+      StorePart(high, turned_high, count);
+    }
+  }
+}
+
+static void ToBf16(const float* x, int64_t n, uint16_t* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) StoreBf16(out + i, Load(x + i));
+  if (i < n) StoreBf16(out + i, LoadPart(x + i, n - i), n - i);
+}
+
 static inline Vec SiluTimes(Vec gate, Vec up) {
   return Mul(Div(gate, Add(Set(1.0f), Exp(Sub(Zero(), gate)))), up);
 }

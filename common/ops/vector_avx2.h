@@ -96,6 +96,22 @@ static inline Vec LoadBf16Part(const uint8_t* p, int64_t count) {
   return LoadBf16(reinterpret_cast<const uint8_t*>(bits));
 }
 
+// To nearest, ties to even; a NaN stays one.
+static inline void StoreBf16(uint16_t* out, Vec v, int64_t count = kLanes) {
+  const __m256i bits = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i nearest = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
+  const __m256i rounded =
+      _mm256_srli_epi32(_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(nearest),
+                                                             _mm256_castsi256_ps(quiet), nan)),
+                        16);
+  const __m128i packed =
+      _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+  __builtin_memcpy(out, &packed, static_cast<unsigned long>(count) * 2);
+}
+
 // In place: lane j of row i becomes lane i of row j.
 static inline void Transpose(Vec* r) {
   Vec t[8];

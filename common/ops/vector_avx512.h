@@ -97,6 +97,17 @@ static inline Vec LoadBf16Part(const uint8_t* p, int64_t count) {
   return Bf16ToVec(_mm256_maskz_loadu_epi16(FirstLanes(count), p));
 }
 
+// To nearest, ties to even; a NaN stays one. Not vcvtneps2bf16: that takes denormals for zero.
+static inline void StoreBf16(uint16_t* out, Vec v, int64_t count = kLanes) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i nearest = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i rounded = _mm512_srli_epi32(_mm512_mask_mov_epi32(nearest, nan, quiet), 16);
+  _mm256_mask_storeu_epi16(out, FirstLanes(count), _mm512_cvtepi32_epi16(rounded));
+}
+
 // Asks for kBytes from `p` on. What lies past the weights is asked for in vain. Inline by force:
 // GCC takes a function that only asks for one without effect and drops its calls.
 template <int64_t kBytes>

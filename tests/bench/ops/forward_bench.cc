@@ -122,9 +122,9 @@ class Model {
                      .block_size = kBlockSize,
                      .head_dim = kHeadDim};
     share.ForEach(rows, [&](Range some) {
-      Rope(rope_, rope, some);
-      Rope(rope_, rope_k, some);
-      KvAppend(kv, slices,
+      Rope(context_, rope_, rope, some);
+      Rope(context_, rope_, rope_k, some);
+      KvAppend(context_, kv, slices,
                {.k = k_.data(), .v = v_.data(), .k_stride = kKvWidth, .v_stride = kKvWidth}, some);
     });
     pool_.Barrier();
@@ -223,7 +223,7 @@ void AttentionOnly(benchmark::State& state, NumericsClass numerics, HeadCounts c
   for (std::int64_t i = 0; i < sequences; ++i) {
     const std::int32_t* of_sequence = table.data() + i * blocks;
     const KvSlice all{.num_rows = length, .block_table = of_sequence};
-    KvAppend(kv, {&all, 1},
+    KvAppend(context, kv, {&all, 1},
              {.k = q.data(), .v = q.data(), .k_stride = kv_width, .v_stride = kv_width},
              {0, length});
     slices.push_back({.first_row = i * rows,

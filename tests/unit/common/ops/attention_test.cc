@@ -95,8 +95,8 @@ void Step(const OpsContext& context, const Case& shape, const PagedKv& kv,
   pool.Run([&](int index, int) {
     const Share share{&split, index};
     share.ForEach(all, [&](Range some) {
-      KvAppend(kv, slices, {.k = k.data(), .v = v.data(), .k_stride = kv_row, .v_stride = kv_row},
-               some);
+      KvAppend(context, kv, slices,
+               {.k = k.data(), .v = v.data(), .k_stride = kv_row, .v_stride = kv_row}, some);
     });
     pool.Barrier();
     Attention(context, kv, slices,
@@ -434,22 +434,35 @@ TEST(AttentionTest, AStepOfManySequencesGivesEachTheBytesOfItsPrompt) {
   }
 }
 
-TEST(KvAppendTest, RoundsToNearestEvenAndKeepsSpecialValues) {
-  constexpr Case kShape{1, 1, 8, 16, 0};
-  Arena arena(kShape, KvType::kBf16, 1);
+TEST(KvAppendTest, RoundsToNearestEvenAndKeepsSpecialValuesInEveryClass) {
+  constexpr std::int64_t kDim = 27;  // whole vectors and a rest
+  constexpr Case kShape{1, 1, kDim, 16, 0};
   const std::vector<std::uint32_t> in = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001,
-                                         0x80000000, 0x7f800000, 0x7f800001, 0x00000001};
-  const std::vector<std::uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0x3f81,
-                                               0x8000, 0x7f80, 0x7fc0, 0x0000};
-  std::vector<float> row(8);
-  std::memcpy(row.data(), in.data(), 32);
-  const std::int32_t table[] = {0};
-  const KvSlice slice{.first_row = 0, .num_rows = 1, .first_position = 3, .block_table = table};
-  KvAppend(arena.kv(), {&slice, 1},
-           {.k = row.data(), .v = row.data(), .k_stride = 8, .v_stride = 8}, {0, 1});
-  EXPECT_EQ(std::memcmp(arena.bytes().data() + 3 * 16, expected.data(), 16), 0);
-  EXPECT_EQ(std::memcmp(arena.bytes().data() + (16 + 3) * 16, expected.data(), 16), 0);
-  EXPECT_EQ(arena.bytes()[2 * 16], std::byte{0});
+                                         0x80000000, 0x7f800000, 0x7f800001, 0x00000001,
+                                         0x00018000, 0xff812345};
+  const std::vector<std::uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0x3f81, 0x8000,
+                                               0x7f80, 0x7fc0, 0x0000, 0x0002, 0xffc1};
+  for (NumericsClass numerics : Classes()) {
+    if (KvTypeOf(numerics) != KvType::kBf16) continue;
+    SCOPED_TRACE(Name(numerics));
+    const OpsContext context = MakeContext(numerics, 1, 64);
+    Arena arena(kShape, KvType::kBf16, 1);
+    std::vector<float> row(kDim);
+    for (std::size_t i = 0; i < row.size(); ++i) std::memcpy(&row[i], &in[i % in.size()], 4);
+    const std::int32_t table[] = {0};
+    const KvSlice slice{.first_row = 0, .num_rows = 1, .first_position = 3, .block_table = table};
+    KvAppend(context, arena.kv(), {&slice, 1},
+             {.k = row.data(), .v = row.data(), .k_stride = kDim, .v_stride = kDim}, {0, 1});
+    for (const std::int64_t slot : {3, 16 + 3}) {
+      for (std::int64_t i = 0; i < kDim; ++i) {
+        std::uint16_t stored;
+        std::memcpy(&stored, arena.bytes().data() + (slot * kDim + i) * 2, 2);
+        EXPECT_EQ(stored, expected[static_cast<std::size_t>(i) % in.size()]) << i;
+      }
+      EXPECT_EQ(arena.bytes()[static_cast<std::size_t>((slot + 1) * kDim * 2)], std::byte{0});
+      EXPECT_EQ(arena.bytes()[static_cast<std::size_t>(slot * kDim * 2 - 1)], std::byte{0});
+    }
+  }
 }
 
 }  // namespace

@@ -120,36 +120,44 @@ TEST(SwigluTest, BodyAndTailAgree) {
   }
 }
 
-TEST(RopeTest, RotatesPairsByThePositionsAngle) {
-  constexpr std::int64_t kDim = 20, kPairs = 8;  // partial: the last four elements pass
+TEST(RopeTest, RotatesPairsByThePositionsAngleInEveryClassAlike) {
+  constexpr std::int64_t kDim = 46, kPairs = 21;  // partial: the last four elements pass
   std::vector<double> inv_freq;
-  for (int i = 0; i < kPairs; ++i) inv_freq.push_back(std::pow(10000.0, -i / 8.0));
+  for (int i = 0; i < kPairs; ++i) inv_freq.push_back(std::pow(10000.0, -i / 21.0));
   auto table = RopeTable::Create(inv_freq, 1.25, 3000);
   ASSERT_TRUE(table.ok());
+  const std::vector<std::int32_t> positions = {0, 1, 2999};
+  const std::vector<float> before = RandomFloats(3 * 2 * kDim, 6);
   for (RopePairs pairs : {RopePairs::kInterleaved, RopePairs::kHalves}) {
-    const std::vector<std::int32_t> positions = {0, 1, 2999};
-    std::vector<float> x = RandomFloats(3 * 2 * kDim, 6);
-    const std::vector<float> before = x;
-    for (const Range rows : {Range{0, 1}, Range{1, 3}}) {
-      Rope(*table,
-           {.x = x.data(),
-            .x_stride = 2 * kDim,
-            .heads = 2,
-            .head_dim = kDim,
-            .positions = positions.data(),
-            .pairs = pairs},
-           rows);
-    }
-    for (std::int64_t head = 0; head < 6; ++head) {
-      for (std::int64_t i = 0; i < kPairs; ++i) {
-        const std::int64_t a = head * kDim + (pairs == RopePairs::kHalves ? i : 2 * i);
-        const std::int64_t b = pairs == RopePairs::kHalves ? a + kPairs : a + 1;
-        const double angle = positions[head / 2] * inv_freq[i];
-        ASSERT_NEAR(x[a], 1.25 * (before[a] * std::cos(angle) - before[b] * std::sin(angle)), 1e-5);
-        ASSERT_NEAR(x[b], 1.25 * (before[a] * std::sin(angle) + before[b] * std::cos(angle)), 1e-5);
+    std::vector<float> first;
+    for (NumericsClass numerics : Classes()) {
+      SCOPED_TRACE(Name(numerics));
+      const OpsContext context = MakeContext(numerics, 1, 64);
+      std::vector<float> x = before;
+      for (const Range rows : {Range{0, 1}, Range{1, 3}}) {
+        Rope(context, *table,
+             {.x = x.data(),
+              .x_stride = 2 * kDim,
+              .heads = 2,
+              .head_dim = kDim,
+              .positions = positions.data(),
+              .pairs = pairs},
+             rows);
       }
-      for (std::int64_t i = 16; i < kDim; ++i)
-        ASSERT_EQ(x[head * kDim + i], before[head * kDim + i]);
+      for (std::int64_t head = 0; head < 6; ++head) {
+        for (std::int64_t i = 0; i < kPairs; ++i) {
+          const std::int64_t a = head * kDim + (pairs == RopePairs::kHalves ? i : 2 * i);
+          const std::int64_t b = pairs == RopePairs::kHalves ? a + kPairs : a + 1;
+          const double angle = positions[head / 2] * inv_freq[i];
+          const double cos = 1.25 * std::cos(angle), sin = 1.25 * std::sin(angle);
+          ASSERT_NEAR(x[a], before[a] * cos - before[b] * sin, 1e-5);
+          ASSERT_NEAR(x[b], before[a] * sin + before[b] * cos, 1e-5);
+        }
+        for (std::int64_t i = 2 * kPairs; i < kDim; ++i)
+          ASSERT_EQ(x[head * kDim + i], before[head * kDim + i]);
+      }
+      if (first.empty()) first = x;
+      ASSERT_EQ(x, first);
     }
   }
 }
