@@ -10,8 +10,9 @@
 namespace tandem::ops {
 namespace {
 
-// Panels whose tiles leave room for passing activations in the nearest cache, in bytes.
-constexpr int64_t kStayingBytes = 40 << 10;
+// Blocks of k whose weights, of two panels, leave room for passing activations in the nearest
+// cache.
+constexpr int64_t kStayingBlocks = 20;
 
 static void ConfigureManyRows() {
   TileShapes shapes;
@@ -56,29 +57,50 @@ class LeavingRows {
   int64_t end_ = 0;
 };
 
-// 16 * kTiles rows from `row` on with panels whose blocks' turned tiles lie side by side in
-// `weights`. Tiles 4, 5: activations; 6, 7: weights. The rows are whole tiles in memory; what comes
-// of those past the end is dropped. kPass: rows leave the nearest cache to the weights.
-template <int kPanels, int kTiles, bool kPass, typename Put>
-static void ManyRowsBlock(const MatmulArgs* args, int64_t row, const uint8_t* weights,
+// Some blocks of k: their weights' turned tiles, those of all panels side by side, and the sums
+// [tiles of rows, panels] of the blocks before and of these too.
+struct SomeBlocks {
+  int64_t begin;
+  int64_t end;
+  int64_t all;
+  const uint8_t* weights;
+  uint8_t* sums;
+};
+
+// 16 * kTiles rows from `row` on. Tiles 0..3: sums, by tile of rows and panel in turn; 4, 5:
+// activations; 6, 7: weights. The rows are whole tiles in memory; what comes of those past the end
+// is dropped. Rows leave the nearest cache to the weights.
+template <int kPanels, int kTiles, typename Put>
+static void ManyRowsBlock(const MatmulArgs* args, int64_t row, const SomeBlocks& blocks,
                           LeavingRows<kPanels, Put>& leaving) {
   const int64_t stride = args->xq_groups * kTileBytes;
-  const uint8_t* x = static_cast<const uint8_t*>(args->xq) + row / kTileSide * stride;
-  Unrolled<kPanels * kTiles>([]<int i>() { ZeroTile<i>(); });
-  for (int64_t b = 0; b < args->xq_groups; ++b, x += kTileBytes, weights += kPanels * kTileBytes) {
+  const uint8_t* x =
+      static_cast<const uint8_t*>(args->xq) + row / kTileSide * stride + blocks.begin * kTileBytes;
+  uint8_t* sums = blocks.sums + row / kTileSide * kPanels * kTileBytes;
+  Unrolled<kPanels * kTiles>([&]<int i>() {
+    if (blocks.begin == 0) {
+      ZeroTile<i>();
+    } else {
+      LoadTile<i>(sums + i * kTileBytes, kRowBytes);
+    }
+  });
+  const uint8_t* weights = blocks.weights;
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     Unrolled<kPanels>([&]<int p>() { LoadTile<6 + p>(weights + p * kTileBytes, kRowBytes); });
     Unrolled<kTiles>([&]<int t>() {
-      if constexpr (kPass) {
-        LoadTileOnce<4 + t>(x + t * stride, kRowBytes);
-      } else {
-        LoadTile<4 + t>(x + t * stride, kRowBytes);
-      }
+      LoadTileOnce<4 + t>(x + t * stride, kRowBytes);
       AddProductBf16<t * kPanels, 4 + t, 6>();
       leaving.PutOne();
       if constexpr (kPanels == 2) AddProductBf16<t * kPanels + 1, 4 + t, 7>();
     });
+    x += kTileBytes;
+    weights += kPanels * kTileBytes;
   }
-  leaving.template Take<kTiles>(row, args->rows - row);
+  if (blocks.end == blocks.all) {
+    leaving.template Take<kTiles>(row, args->rows - row);
+  } else {
+    Unrolled<kPanels * kTiles>([&]<int i>() { StoreTile<i>(sums + i * kTileBytes, kRowBytes); });
+  }
 }
 
 // Turns a tile's 16 rows of 16 pairs.
@@ -93,35 +115,33 @@ static inline void TurnPairs(const uint8_t* in, uint8_t* out) {
   }
 }
 
-template <bool kPass, int kPanels, typename Put>
-static void ManyRowsOf(const MatmulArgs* args, const uint8_t* weights, const Put& put) {
-  LeavingRows<kPanels, Put> leaving(put);
-  int64_t row = 0;
-  for (; row + kTileSide < args->rows; row += 2 * kTileSide) {
-    ManyRowsBlock<kPanels, 2, kPass>(args, row, weights, leaving);
-  }
-  if (row < args->rows) ManyRowsBlock<kPanels, 1, kPass>(args, row, weights, leaving);
-  leaving.PutAll();
-}
-
+// Panels with all rows, some blocks of k after another: as many as the nearest cache holds weights
+// of. Sums wait in memory meanwhile.
 template <TileWeights kWeights, bool kHalf, int kPanels, typename Put>
 static void ManyRowsPanels(const MatmulArgs* args, const Panels<kPanels>& panels, const Put& put) {
   using Block = TileBlock<kWeights, kHalf>;
-  const int64_t blocks = args->xq_groups;
+  const int64_t all = args->xq_groups;
+  const int64_t parts = (all + kStayingBlocks - 1) / kStayingBlocks;
   auto* turned = reinterpret_cast<uint8_t*>(args->scratch);
+  uint8_t* sums = turned + kStayingBlocks * 2 * kTileBytes;
   alignas(64) uint8_t tile[kTileBytes];
-  for (int p = 0; p < kPanels; ++p) {
-    const uint8_t* block = panels.data[p];
-    for (int64_t b = 0; b < blocks; ++b, block += Block::kBytes) {
-      UnpackBlock<kWeights, kHalf>(block, tile);
-      TurnPairs(tile, turned + (b * kPanels + p) * kTileBytes);
+  LeavingRows<kPanels, Put> leaving(put);
+  for (int64_t part = 0; part < parts; ++part) {
+    const SomeBlocks blocks{all * part / parts, all * (part + 1) / parts, all, turned, sums};
+    uint8_t* out = turned;
+    for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+      for (int p = 0; p < kPanels; ++p, out += kTileBytes) {
+        UnpackBlock<kWeights, kHalf>(panels.data[p] + b * Block::kBytes, tile);
+        TurnPairs(tile, out);
+      }
     }
+    int64_t row = 0;
+    for (; row + kTileSide < args->rows; row += 2 * kTileSide) {
+      ManyRowsBlock<kPanels, 2>(args, row, blocks, leaving);
+    }
+    if (row < args->rows) ManyRowsBlock<kPanels, 1>(args, row, blocks, leaving);
   }
-  if (blocks * kPanels * kTileBytes <= kStayingBytes) {
-    ManyRowsOf<true, kPanels>(args, turned, put);
-  } else {
-    ManyRowsOf<false, kPanels>(args, turned, put);
-  }
+  leaving.PutAll();
 }
 
 }  // namespace

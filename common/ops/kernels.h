@@ -63,9 +63,9 @@ struct MatmulArgs {
   // 16, 2] with pairs turned for 2 .. 32 rows), with whatever rows follow up to a multiple of 32.
   // Null where the class has none.
   const void* xq;
-  int64_t xq_groups;  // of a row
-  int64_t x_stride;   // elements
-  int64_t rows;
+  int64_t xq_groups;   // of a row
+  int64_t x_stride;    // elements
+  int64_t rows;        // of bf16 at most kTileMatmulRows
   float* y;            // [rows, n], row stride y_stride
   int64_t y_stride;    // elements
   const float* bias;   // [n] or null
@@ -109,8 +109,13 @@ struct AttendArgs {
 inline constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
-// Unpacked weights, 32 columns in f32 or bf16; or 32 rows of activations in bf16.
-inline constexpr int64_t MatmulScratchFloats(int64_t k) { return RoundUp(k, 32) * 32; }
+// Rows that one call of a product in bf16 takes, at most.
+inline constexpr int64_t kTileMatmulRows = 512;
+// Unpacked weights, 32 columns in f32; or of some blocks of k in bf16, and 32 columns of sums.
+inline constexpr int64_t MatmulScratchFloats(int64_t k) {
+  const int64_t tiles = (40 << 10) / 4 + kTileMatmulRows * 32;
+  return RoundUp(k, 32) * 32 > tiles ? RoundUp(k, 32) * 32 : tiles;
+}
 // Keys and values of a chunk, accumulators, scores, running maximum and sum of each row.
 inline constexpr int64_t AttendScratchFloats(int64_t head_dim) {
   return 2 * kKeyChunk * RoundUp(head_dim, 16) +

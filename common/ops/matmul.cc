@@ -7,9 +7,8 @@
 namespace tandem::ops {
 namespace {
 
-constexpr std::int64_t kUnitsPerThread = 8;   // so that threads finish together
-constexpr std::int64_t kRowsPerPart = 256;    // at least: unpacked weights must pay
-constexpr std::int64_t kPartBytes = 1 << 20;  // of activations: they are read once for two panels
+constexpr std::int64_t kUnitsPerThread = 8;  // so that threads finish together
+constexpr std::int64_t kRowsPerPart = 256;   // or more: unpacked weights must pay
 
 // The panels of one product as a kernel asks for them.
 class PanelClaims {
@@ -32,14 +31,12 @@ class PanelClaims {
   std::int64_t unit_;
 };
 
-// Rows are divided as well, into so many parts, where columns are too few to go round or a core's
-// own cache is too small for all rows.
-std::int64_t RowParts(std::int64_t units, const ActivationView& x, int threads) {
-  const std::int64_t bytes = x.rows * x.groups * x.block_bytes / kActivationRows;
-  std::int64_t parts = 1;
-  while (
-      x.rows >= 2 * parts * kRowsPerPart &&
-      (bytes > parts * kPartBytes || (threads > 1 && units * parts < kUnitsPerThread * threads))) {
+// Rows are divided as well, into so many parts, where columns are too few to go round or rows too
+// many for a call. No part is so small that a class would keep the rows of an image otherwise.
+std::int64_t RowParts(std::int64_t units, std::int64_t rows, int threads) {
+  std::int64_t parts = (rows + kTileMatmulRows - 1) / kTileMatmulRows;
+  while (threads > 1 && units * parts < kUnitsPerThread * threads &&
+         rows >= 2 * parts * kRowsPerPart) {
     parts *= 2;
   }
   return parts;
@@ -54,9 +51,12 @@ void ForEachPart(const OpsContext& context, const PackedMatrix& weights, const A
   TANDEM_CHECK(x.k == view.k);
   const std::int64_t panels = RoundUp(view.n, kPanelColumns) / kPanelColumns;
   const std::int64_t unit = context.kernels().panel_unit;
-  const std::int64_t parts = RowParts(panels / unit, x, share.count());
-  const std::int64_t step = RoundUp((x.rows + parts - 1) / parts, 2 * kActivationRows);
-  for (std::int64_t row = 0; row < x.rows; row += step) {
+  const std::int64_t parts = RowParts(panels / unit, x.rows, share.count());
+  const auto begin = [&](std::int64_t part) {
+    return std::min(x.rows, RoundUp(x.rows * part / parts, 2 * kActivationRows));
+  };
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t row = begin(part);
     PanelClaims claims(share, panels, unit);
     MatmulArgs args{};
     args.weights = &view;
@@ -64,7 +64,7 @@ void ForEachPart(const OpsContext& context, const PackedMatrix& weights, const A
     args.x_stride = x.k;
     if (x.blocks != nullptr) args.xq = x.blocks_of(row);
     args.xq_groups = x.groups;
-    args.rows = std::min(step, x.rows - row);
+    args.rows = begin(part + 1) - row;
     args.claim = &PanelClaims::Next;
     args.claims = &claims;
     args.scratch = context.scratch(share.index);
