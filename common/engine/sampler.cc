@@ -52,9 +52,9 @@ StatusOr<Sampler::Choice> Sampler::Sample(std::span<const float> logits,
                                           const sequence::SamplingParams& params,
                                           Position position) {
   TANDEM_CHECK(logits.size() == weights_.size());
-  const auto best = static_cast<std::size_t>(ops::Argmax(logits));
-  const float max = logits[best];
-  if (ops::AnyNan(logits) || !std::isfinite(max)) {
+  const std::optional<std::int64_t> best = ops::Argmax(*context_, logits);
+  const float max = best.has_value() ? logits[static_cast<std::size_t>(*best)] : 0.0f;
+  if (!best.has_value() || !std::isfinite(max)) {
     return Internal("logits at generated position {} are not finite", position);
   }
   const double sum = ops::ExpSum(*context_, logits, max, weights_);
@@ -63,7 +63,7 @@ StatusOr<Sampler::Choice> Sampler::Sample(std::span<const float> logits,
         static_cast<double>(logits[static_cast<std::size_t>(token.value())]) - max;
     return Choice{token, static_cast<float>(difference - std::log(sum))};
   };
-  if (params.greedy()) return choice(TokenId(static_cast<std::int32_t>(best)));
+  if (params.greedy()) return choice(TokenId(static_cast<std::int32_t>(*best)));
   Weigh(logits, max, params);
   const double unit = Draw(params.seed, position);
   const bool ranked = params.top_k > 0 || params.top_p < 1.0f;

@@ -144,6 +144,8 @@ struct Kernels {
   // Calls of one head_dim, window, block size and scratch, in order. The one that the thread is
   // likely to make after them, or null: what it reads may be fetched ahead.
   void (*attend)(const AttendArgs* calls, int64_t count, const AttendArgs* after);
+  // The largest that is not NaN, or -infinity; returns whether one is NaN.
+  int32_t (*largest)(const float* x, int64_t n, float* max);
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.
   double (*exp_sum)(const float* x, int64_t n, float max, float* out);
   int64_t attend_rows;  // that one call of attend takes, at most

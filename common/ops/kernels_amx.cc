@@ -47,7 +47,7 @@ void GatedMatmul(const GatedArgs* args) {
 
 }  // namespace
 
-const Kernels kAmxKernels = {RmsNorm, RotateHalves, ToBf16,         Swiglu, RoundRow,   Matmul,
-                             Attend,  ExpSum,       kAmxAttendRows, 2,      GatedMatmul};
+const Kernels kAmxKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,         RoundRow, Matmul,
+                             Attend,  Largest,      ExpSum, kAmxAttendRows, 2,        GatedMatmul};
 
 }  // namespace tandem::ops

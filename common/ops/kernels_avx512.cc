@@ -9,8 +9,16 @@
 
 namespace tandem::ops {
 
-const Kernels kAvx512Kernels = {
-    RmsNorm,   RotateHalves, ToBf16, Swiglu,      nullptr,
-    MatmulF32, Attend,       ExpSum, kAttendRows, kFusedVecs / kPanelVecs};
+const Kernels kAvx512Kernels = {RmsNorm,
+                                RotateHalves,
+                                ToBf16,
+                                Swiglu,
+                                nullptr,
+                                MatmulF32,
+                                Attend,
+                                Largest,
+                                ExpSum,
+                                kAttendRows,
+                                kFusedVecs / kPanelVecs};
 
 }  // namespace tandem::ops

@@ -20,7 +20,8 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,      QuantizeRow,
-                                    Matmul,  Attend,       ExpSum, kAttendRows, 4};
+const Kernels kAvx512VnniKernels = {RmsNorm,     RotateHalves, ToBf16, Swiglu,
+                                    QuantizeRow, Matmul,       Attend, Largest,
+                                    ExpSum,      kAttendRows,  4};
 
 }  // namespace tandem::ops

@@ -74,6 +74,16 @@ void ToBf16(const float* x, int64_t n, uint16_t* out) {
   }
 }
 
+int32_t Largest(const float* x, int64_t n, float* max) {
+  int32_t nan = 0;
+  *max = -INFINITY;
+  for (int64_t i = 0; i < n; ++i) {
+    nan |= x[i] != x[i];
+    *max = x[i] > *max ? x[i] : *max;
+  }
+  return nan;
+}
+
 void Swiglu(const float* gate, const float* up, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = gate[i] / (1.0f + Exp(-gate[i])) * up[i];
 }
@@ -168,7 +178,7 @@ double ExpSum(const float* x, int64_t n, float max, float* out) {
 
 }  // namespace
 
-const Kernels kScalarKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,      nullptr,
-                                Matmul,  Attend,       ExpSum, kAttendRows, 1};
+const Kernels kScalarKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,      nullptr, Matmul,
+                                Attend,  Largest,      ExpSum, kAttendRows, 1};
 
 }  // namespace tandem::ops

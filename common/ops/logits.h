@@ -2,17 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "common/ops/ops_context.h"
 
 namespace tandem::ops {
 
-// Index of the largest; ties go to the lowest index, NaN never wins (0 if all are). Requires: not
-// empty.
-std::int64_t Argmax(std::span<const float> logits);
-
-bool AnyNan(std::span<const float> logits);
+// Index of the largest; ties go to the lowest index. Nothing where one is NaN. Requires: not empty.
+std::optional<std::int64_t> Argmax(const OpsContext& context, std::span<const float> logits);
 
 // out[i] = exp(logits[i] - max); returns their sum, taken over slices of 1024 in ascending order.
 // `out` may be `logits`. Requires: max is the largest, out as long as logits.

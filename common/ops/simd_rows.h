@@ -88,6 +88,29 @@ static void Swiglu(const float* gate, const float* up, int64_t n, float* y) {
   }
 }
 
+static int32_t Largest(const float* x, int64_t n, float* max) {
+  constexpr int64_t kVecs = 4;
+  Vec largest[kVecs];
+  for (Vec& v : largest) v = Set(-__builtin_inff());
+  int32_t nan = 0;
+  int64_t i = 0;
+  for (; i + kVecs * kLanes <= n; i += kVecs * kLanes) {
+    for (int64_t j = 0; j < kVecs; ++j) {
+      const Vec v = Load(x + i + j * kLanes);
+      nan |= NanLanes(v);
+      largest[j] = Max(v, largest[j]);  // the second where one is NaN
+    }
+  }
+  for (Vec& v : largest) largest[0] = Max(largest[0], v);
+  float rest = ReduceMax(largest[0]);
+  for (; i < n; ++i) {
+    nan |= x[i] != x[i];
+    rest = x[i] > rest ? x[i] : rest;
+  }
+  *max = rest;
+  return nan != 0;
+}
+
 static double ExpSum(const float* x, int64_t n, float max, float* out) {
   constexpr int64_t kSlice = 1024;
   double total = 0;

@@ -96,6 +96,10 @@ static inline Vec LoadBf16Part(const uint8_t* p, int64_t count) {
   return LoadBf16(reinterpret_cast<const uint8_t*>(bits));
 }
 
+// A bit for each lane that is NaN.
+static inline int32_t NanLanes(Vec v) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+}
 // To nearest, ties to even; a NaN stays one.
 static inline void StoreBf16(uint16_t* out, Vec v, int64_t count = kLanes) {
   const __m256i bits = _mm256_castps_si256(v);

@@ -97,6 +97,10 @@ static inline Vec LoadBf16Part(const uint8_t* p, int64_t count) {
   return Bf16ToVec(_mm256_maskz_loadu_epi16(FirstLanes(count), p));
 }
 
+// A bit for each lane that is NaN.
+static inline int32_t NanLanes(Vec v) {
+  return static_cast<int32_t>(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
+}
 // To nearest, ties to even; a NaN stays one. Not vcvtneps2bf16: that takes denormals for zero.
 static inline void StoreBf16(uint16_t* out, Vec v, int64_t count = kLanes) {
   const __m512i bits = _mm512_castps_si512(v);

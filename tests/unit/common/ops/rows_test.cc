@@ -198,12 +198,31 @@ TEST(EmbeddingTest, TakesTheRowsOfTheFile) {
   }
 }
 
-TEST(LogitsTest, ArgmaxTakesTheLowestOfTiesAndNoNan) {
+TEST(LogitsTest, ArgmaxTakesTheLowestOfTiesAndFindsEveryNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(Argmax(std::vector<float>{1, 3, 2, 3}), 1);
-  EXPECT_EQ(Argmax(std::vector<float>{nan, -1, nan, -1}), 1);
-  EXPECT_EQ(Argmax(std::vector<float>{nan, nan}), 0);
-  EXPECT_EQ(Argmax(std::vector<float>{-0.0f, 0.0f}), 0);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (NumericsClass numerics : Classes()) {
+    SCOPED_TRACE(Name(numerics));
+    const OpsContext context = MakeContext(numerics, 1, 64);
+    EXPECT_EQ(Argmax(context, std::vector<float>{1, 3, 2, 3}), 1);
+    EXPECT_EQ(Argmax(context, std::vector<float>{-0.0f, 0.0f}), 0);
+    EXPECT_EQ(Argmax(context, std::vector<float>{-infinity, -infinity}), 0);
+    EXPECT_EQ(Argmax(context, std::vector<float>{-1, infinity, infinity}), 1);
+    EXPECT_EQ(Argmax(context, std::vector<float>{nan, nan}), std::nullopt);
+    for (std::size_t size : {1, 15, 16, 63, 64, 65, 1023, 1024, 1025, 2200}) {
+      std::vector<float> logits = RandomFloats(static_cast<std::int64_t>(size), size);
+      for (std::size_t at = 0; at < size; at += 1 + size / 70) {
+        const float before = logits[at];
+        logits[at] = 100;
+        if (at + 1 < size) logits[size - 1] = 100;
+        EXPECT_EQ(Argmax(context, logits), static_cast<std::int64_t>(at)) << size;
+        logits[size - 1] = -1;
+        logits[at] = nan;
+        EXPECT_EQ(Argmax(context, logits), std::nullopt) << size;
+        logits[at] = before;
+      }
+    }
+  }
 }
 
 TEST(LogitsTest, ExpSumIsCloseInEveryClass) {
