@@ -41,6 +41,11 @@ struct ForwardPass::Step {
   void ForRows(Fn&& fn) const {
     share.ForEach(rows, fn);
   }
+  // The same, where fn prepares `view`.
+  template <typename Fn>
+  void ForRowsOf(const ops::ActivationView& view, Fn&& fn) const {
+    share.ForEach(view.units(), [&](ops::Range units) { fn(view.RowsOf(units)); });
+  }
   void Enter(Stage stage) const {
     if (times != nullptr) times->Enter(share.index, stage);
   }
@@ -184,7 +189,7 @@ void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeigh
 void ForwardPass::Normalize(const Step& step, const std::vector<float>& weight) {
   const ops::ActivationView out = activations_.View(step.rows, config_.hidden_size);
   step.Enter(Stage::kNorm);
-  step.ForRows([&](ops::Range rows) {
+  step.ForRowsOf(out, [&](ops::Range rows) {
     ops::RmsNorm(ops_, {.x = step.hidden, .weight = weight.data(), .eps = config_.rms_norm_eps},
                  out, rows);
   });
@@ -238,7 +243,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
   Barrier(step);
   if (ops_.kernels().image_row != nullptr) {
     step.Enter(Stage::kAttention);
-    step.ForRows([&](ops::Range rows) { ops::Prepare(ops_, x, rows); });
+    step.ForRowsOf(x, [&](ops::Range rows) { ops::Prepare(ops_, x, rows); });
     Barrier(step);
   }
   step.Enter(Stage::kOutput);
@@ -263,8 +268,8 @@ void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weigh
     ops::Matmul(ops_, gated.up, x, {.y = up, .bias = gated.up_bias}, step.share);
     Barrier(step);
     step.Enter(Stage::kActivate);
-    step.ForRows(
-        [&](ops::Range rows) { ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, rows); });
+    step.ForRowsOf(
+        inner, [&](ops::Range rows) { ops::Swiglu(ops_, {.gate = gate, .up = up}, inner, rows); });
   }
   Barrier(step);
   step.Enter(Stage::kDown);

@@ -34,6 +34,7 @@ StatusOr<Activations> Activations::Create(NumericsClass numerics, std::int64_t m
   result.max_rows_ = max_rows;
   result.max_groups_ = RoundUp(max_k, kActivationGroup) / kActivationGroup;
   result.block_bytes_ = BlockBytes(numerics);
+  result.turns_ = ImageOf(numerics) == ActivationImage::kBf16;
   const std::int64_t groups = max_rows * result.max_groups_;
   TANDEM_ASSIGN_OR_RETURN(result.x_, AlignedBuffer::Allocate(groups * kActivationGroup * 4));
   if (result.block_bytes_ == 0) return result;
@@ -53,6 +54,7 @@ ActivationView Activations::View(std::int64_t rows, std::int64_t k) const {
   view.groups = groups;
   view.block_bytes = block_bytes_;
   if (block_bytes_ > 0) view.blocks = blocks_.data();
+  if (turns_ && AreTurned(rows)) view.unit = kActivationRows;
   return view;
 }
 

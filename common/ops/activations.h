@@ -23,6 +23,12 @@ struct ActivationView {
   std::byte* blocks = nullptr;   // the image, [row blocks, groups]; null where there is none
   std::int64_t groups = 0;       // of a row
   std::int64_t block_bytes = 0;  // 16 rows by one group
+  std::int64_t unit = 1;         // rows whose image shares cache lines: for one thread to write
+
+  std::int64_t units() const { return (rows + unit - 1) / unit; }
+  Range RowsOf(Range units) const {
+    return {units.begin * unit, units.end * unit < rows ? units.end * unit : rows};
+  }
 
   float* row(std::int64_t index) const { return x + index * k; }
   // The first block of the row's 16.
@@ -45,6 +51,7 @@ class Activations {
   std::int64_t max_rows_ = 0;
   std::int64_t max_groups_ = 0;  // per row
   std::int64_t block_bytes_ = 0;
+  bool turns_ = false;  // images of few rows
   AlignedBuffer x_;
   AlignedBuffer blocks_;
 };

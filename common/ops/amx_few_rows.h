@@ -51,9 +51,6 @@ struct FewActivations {
   }
 };
 
-// Whether so many rows are kept turned.
-static inline bool AreTurned(int64_t rows) { return rows > 1 && rows <= kFewRowsMost; }
-
 // Tiles for FewRowsPanels with as many rows.
 template <int kTiles>
 static void ConfigureFewRows(const FewActivations& x) {

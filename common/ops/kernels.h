@@ -45,6 +45,8 @@ struct PackedView {
 
 // Rows that one block of integer activations holds, and that one tile product takes.
 inline constexpr int64_t kActivationRows = 16;
+// Whether the bf16 image of so many rows has their pairs turned: each row in every line of its 16.
+inline constexpr bool AreTurned(int64_t rows) { return rows > 1 && rows <= 2 * kActivationRows; }
 
 // 16 rows by one group of 32 elements as int8. Elements past k are zero. A matrix is [row blocks,
 // groups] of them.
