@@ -19,8 +19,8 @@ namespace {
 
 const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
 
-// Where a row-wise operator and a barrier come next: while thread 0 pauses here, the others do not
-// compute on.
+// Where a row-wise operator and a barrier come next: while thread 0 pauses here, the others compute
+// that at most, its rows as well.
 void MayPause(const ops::Share& share, StepObserver* observer) {
   if (share.index == 0 && observer != nullptr) observer->MayPause();
 }

@@ -13,6 +13,8 @@ namespace {
 // Blocks of k whose weights, of two panels, leave room for passing activations in the nearest
 // cache.
 constexpr int64_t kStayingBlocks = 20;
+static_assert((kStayingBlocks + kTileMatmulRows / kTileSide) * 2 * kTileBytes <=
+              MatmulScratchFloats(1) * 4);
 
 static void ConfigureManyRows() {
   TileShapes shapes;

@@ -42,12 +42,24 @@ void GatedMatmul(const GatedArgs* args) {
   const bool done = WithTileWeights(*args->gate.weights, [&]<TileWeights kWeights, bool kHalf>() {
     TileMatmul<kWeights, kHalf>(&args->gate, GatedProduct{args});
   });
-  if (!done) __builtin_trap();  // the caller asks IsTiles() first
+  if (!done) __builtin_trap();  // the caller asks HasGatedMatmul() first
 }
 
 }  // namespace
 
-const Kernels kAmxKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,         RoundRow, Matmul,
-                             Attend,  Largest,      ExpSum, kAmxAttendRows, 2,        GatedMatmul};
+const Kernels kAmxKernels = {
+    .rms_norm = RmsNorm,
+    .rotate_halves = RotateHalves,
+    .to_bf16 = ToBf16,
+    .swiglu = Swiglu,
+    .image_row = RoundRow,
+    .matmul = Matmul,
+    .attend = Attend,
+    .largest = Largest,
+    .exp_sum = ExpSum,
+    .attend_rows = kAmxAttendRows,
+    .panel_unit = 2,
+    .gated_matmul = GatedMatmul,
+};
 
 }  // namespace tandem::ops

@@ -8,16 +8,17 @@
 
 namespace tandem::ops {
 
-const Kernels kAvx2Kernels = {RmsNorm,
-                              RotateHalves,
-                              ToBf16,
-                              Swiglu,
-                              nullptr,
-                              MatmulF32,
-                              Attend,
-                              Largest,
-                              ExpSum,
-                              kAttendRows,
-                              kFusedVecs / kPanelVecs};
+const Kernels kAvx2Kernels = {
+    .rms_norm = RmsNorm,
+    .rotate_halves = RotateHalves,
+    .to_bf16 = ToBf16,
+    .swiglu = Swiglu,
+    .matmul = MatmulF32,
+    .attend = Attend,
+    .largest = Largest,
+    .exp_sum = ExpSum,
+    .attend_rows = kAttendRows,
+    .panel_unit = kFusedVecs / kPanelVecs,
+};
 
 }  // namespace tandem::ops

@@ -9,16 +9,17 @@
 
 namespace tandem::ops {
 
-const Kernels kAvx512Kernels = {RmsNorm,
-                                RotateHalves,
-                                ToBf16,
-                                Swiglu,
-                                nullptr,
-                                MatmulF32,
-                                Attend,
-                                Largest,
-                                ExpSum,
-                                kAttendRows,
-                                kFusedVecs / kPanelVecs};
+const Kernels kAvx512Kernels = {
+    .rms_norm = RmsNorm,
+    .rotate_halves = RotateHalves,
+    .to_bf16 = ToBf16,
+    .swiglu = Swiglu,
+    .matmul = MatmulF32,
+    .attend = Attend,
+    .largest = Largest,
+    .exp_sum = ExpSum,
+    .attend_rows = kAttendRows,
+    .panel_unit = kFusedVecs / kPanelVecs,
+};
 
 }  // namespace tandem::ops

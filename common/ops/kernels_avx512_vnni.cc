@@ -20,8 +20,18 @@ void Matmul(const MatmulArgs* args) {
 
 }  // namespace
 
-const Kernels kAvx512VnniKernels = {RmsNorm,     RotateHalves, ToBf16, Swiglu,
-                                    QuantizeRow, Matmul,       Attend, Largest,
-                                    ExpSum,      kAttendRows,  4};
+const Kernels kAvx512VnniKernels = {
+    .rms_norm = RmsNorm,
+    .rotate_halves = RotateHalves,
+    .to_bf16 = ToBf16,
+    .swiglu = Swiglu,
+    .image_row = QuantizeRow,
+    .matmul = Matmul,
+    .attend = Attend,
+    .largest = Largest,
+    .exp_sum = ExpSum,
+    .attend_rows = kAttendRows,
+    .panel_unit = 4,
+};
 
 }  // namespace tandem::ops

@@ -178,7 +178,17 @@ double ExpSum(const float* x, int64_t n, float max, float* out) {
 
 }  // namespace
 
-const Kernels kScalarKernels = {RmsNorm, RotateHalves, ToBf16, Swiglu,      nullptr, Matmul,
-                                Attend,  Largest,      ExpSum, kAttendRows, 1};
+const Kernels kScalarKernels = {
+    .rms_norm = RmsNorm,
+    .rotate_halves = RotateHalves,
+    .to_bf16 = ToBf16,
+    .swiglu = Swiglu,
+    .matmul = Matmul,
+    .attend = Attend,
+    .largest = Largest,
+    .exp_sum = ExpSum,
+    .attend_rows = kAttendRows,
+    .panel_unit = 1,
+};
 
 }  // namespace tandem::ops

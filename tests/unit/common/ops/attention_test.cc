@@ -69,6 +69,17 @@ Sequence MakeSequence(const Case& shape, std::int64_t length, std::int32_t first
   return sequence;
 }
 
+AttentionArgs ArgsOf(const Case& shape, const std::vector<float>& q, std::vector<float>& out) {
+  const std::int64_t q_row = shape.heads * shape.head_dim;
+  return {.q = q.data(),
+          .q_stride = q_row,
+          .out = out.data(),
+          .out_stride = q_row,
+          .num_heads = shape.heads,
+          .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+          .window = shape.window};
+}
+
 // Appends and attends rows [begin, end) of each sequence, in one call.
 void Step(const OpsContext& context, const Case& shape, const PagedKv& kv,
           const std::vector<const Sequence*>& sequences, Range rows, int threads,
@@ -99,15 +110,7 @@ void Step(const OpsContext& context, const Case& shape, const PagedKv& kv,
                {.k = k.data(), .v = v.data(), .k_stride = kv_row, .v_stride = kv_row}, some);
     });
     pool.Barrier();
-    Attention(context, kv, slices,
-              {.q = q.data(),
-               .q_stride = q_row,
-               .out = out.data(),
-               .out_stride = q_row,
-               .num_heads = shape.heads,
-               .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
-               .window = shape.window},
-              share);
+    Attention(context, kv, slices, ArgsOf(shape, q, out), share);
   });
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     outs[i].insert(outs[i].end(), out.begin() + static_cast<std::int64_t>(i) * count * q_row,
@@ -382,15 +385,7 @@ std::vector<std::vector<float>> StepOfLastTokens(const OpsContext& context, cons
   std::vector<float> out(q.size());
   Split split(2);
   PoolOf(2).Run([&](int index, int) {
-    Attention(context, kv, slices,
-              {.q = q.data(),
-               .q_stride = q_row,
-               .out = out.data(),
-               .out_stride = q_row,
-               .num_heads = shape.heads,
-               .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
-               .window = shape.window},
-              Share{&split, index});
+    Attention(context, kv, slices, ArgsOf(shape, q, out), Share{&split, index});
   });
   std::vector<std::vector<float>> outs;
   for (const KvSlice& slice : slices) {
