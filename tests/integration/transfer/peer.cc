@@ -87,6 +87,7 @@ class PeerEnd {
     SinkOptions options;
     options.transport = *ParseTransport(TakeWord(text));
     options.incarnation = Number(TakeWord(text));
+    if (!text.empty()) options.shm_directory = text;
     options.regions = {{kPeerRegion, ByteCount(kPeerBytes)}};
     options.net_device = "lo";
     auto sink = CreateSink(options, sink_events_.Sink());
@@ -170,8 +171,10 @@ void Peer::Kill() {
   pid_ = -1;
 }
 
-SinkDescriptor Peer::StartSink(Transport transport, std::uint64_t incarnation) {
-  const std::string answer = Ask(fmt::format("sink {} {}", ToString(transport), incarnation));
+SinkDescriptor Peer::StartSink(Transport transport, std::uint64_t incarnation,
+                               std::string_view shm_directory) {
+  const std::string answer =
+      Ask(fmt::format("sink {} {} {}", ToString(transport), incarnation, shm_directory));
   TANDEM_CHECK(!answer.empty());
   return DecodeSink(answer);
 }

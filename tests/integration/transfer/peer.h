@@ -15,7 +15,8 @@ inline constexpr RegionId kPeerRegion{1};
 inline constexpr std::uint64_t kPeerBytes = 32 << 20;
 
 // What a peer does with one message, in words:
-//   sink TRANSPORT INCARNATION → descriptor   expect N → ok   forget N → ok, once Forgotten
+//   sink TRANSPORT INCARNATION [SHM_DIRECTORY] → descriptor
+//   expect N → ok   forget N → ok, once Forgotten
 //   sum → the sum of the region's bytes       clear → ok      stats → "RECEIVED DROPPED"
 //   fds → open descriptors
 //   source TRANSPORT DESCRIPTOR → ready or the failure        flood N → ok: puts for ever
@@ -28,7 +29,9 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   std::string Ask(std::string_view text) { return pipe_.Ask(text); }
-  SinkDescriptor StartSink(Transport transport, std::uint64_t incarnation);
+  // Shared memory lies in `shm_directory`, a tmpfs; in /dev/shm when it is empty.
+  SinkDescriptor StartSink(Transport transport, std::uint64_t incarnation,
+                           std::string_view shm_directory = {});
   int pid() const { return pid_; }
   void Signal(int signal);
   void Kill();  // SIGKILL; returns when it is gone and reaped
