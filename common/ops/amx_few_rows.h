@@ -90,14 +90,19 @@ template <TileWeights kWeights, bool kHalf, int kTiles, int kPanels, typename Pu
 static void FewRowsPanels(const FewActivations& x, const Panels<kPanels>& panels, const Put& put) {
   constexpr int64_t kBlockBytes = TileBlock<kWeights, kHalf>::kBytes;
   alignas(64) uint8_t tiles[2][kPanels][kTileBytes];
+  Factors<kWeights, kHalf> factors[2][kPanels];
   const auto unpack = [&](int64_t block, int p) __attribute__((always_inline)) {
     const uint8_t* from = panels.data[p] + block * kBlockBytes;
     const bool past = block * kBlockBytes + kFetchAhead >= panels.bytes;
     Fetch<kBlockBytes>(from + kFetchAhead + (past ? panels.step - panels.bytes : 0));
-    UnpackBlock<kWeights, kHalf>(from, tiles[block % 2][p]);
+    UnpackBlock<kWeights, kHalf>(from, factors[block % 2][p], tiles[block % 2][p]);
+    if (block + 1 < x.blocks) factors[(block + 1) % 2][p].Expand(from + kBlockBytes);
   };
   Unrolled<kPanels * kTiles>([]<int i>() { ZeroTile<i>(); });
-  Unrolled<kPanels>([&]<int p>() { unpack(0, p); });
+  Unrolled<kPanels>([&]<int p>() {
+    factors[0][p].Expand(panels.data[p]);
+    unpack(0, p);
+  });
   const uint8_t* rows = x.x;
   const int64_t stride = x.Stride();
   for (int64_t b = 0; b < x.blocks; ++b, rows += kTileBytes) {

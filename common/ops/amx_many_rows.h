@@ -133,7 +133,10 @@ static void ManyRowsPanels(const MatmulArgs* args, const Panels<kPanels>& panels
     uint8_t* out = turned;
     for (int64_t b = blocks.begin; b < blocks.end; ++b) {
       for (int p = 0; p < kPanels; ++p, out += kTileBytes) {
-        UnpackBlock<kWeights, kHalf>(panels.data[p] + b * Block::kBytes, tile);
+        const uint8_t* block = panels.data[p] + b * Block::kBytes;
+        Factors<kWeights, kHalf> factors;
+        factors.Expand(block);
+        UnpackBlock<kWeights, kHalf>(block, factors, tile);
         TurnPairs(tile, out);
       }
     }

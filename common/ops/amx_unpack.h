@@ -87,7 +87,8 @@ struct Factors {
 
   alignas(64) float lines[2 * Block::kScales + 1][kPanelColumns];
 
-  [[gnu::always_inline]] explicit Factors(const uint8_t* block) {
+  [[gnu::always_inline]] void Expand(const uint8_t* block) {
+    if constexpr (Block::kIsBf16) return;
     const uint8_t* from = block + Block::kValueBytes;
     for (int line = 0; line < Block::kScales + (Block::kHasMin ? 1 : 0); ++line) {
       const uint8_t* p = from + line * Block::kLineBytes;
@@ -112,8 +113,9 @@ static inline __m512i NibblePlaces() {
 }
 
 template <TileWeights kWeights, bool kHalf>
-[[gnu::always_inline]] static inline void UnpackNibbles(const uint8_t* block, uint8_t* tile) {
-  const Factors<kWeights, kHalf> factors(block);
+[[gnu::always_inline]] static inline void UnpackNibbles(const uint8_t* block,
+                                                        const Factors<kWeights, kHalf>& factors,
+                                                        uint8_t* tile) {
   constexpr float kFirst = TileBlock<kWeights, kHalf>::kHasMin ? 0.0f : -8.0f;
   const Vec values =
       Add(_mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), Set(kFirst));
@@ -172,8 +174,9 @@ template <TileWeights kWeights, bool kHalf, int kByte>
 }
 
 template <TileWeights kWeights, bool kHalf>
-[[gnu::always_inline]] static inline void UnpackBytes(const uint8_t* block, uint8_t* tile) {
-  const Factors<kWeights, kHalf> factors(block);
+[[gnu::always_inline]] static inline void UnpackBytes(const uint8_t* block,
+                                                      const Factors<kWeights, kHalf>& factors,
+                                                      uint8_t* tile) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   const auto store = [&](int column, __m512i even, __m512i odd) __attribute__((always_inline)) {
     const __m512i lower = _mm512_srli_epi32(even, 16);
@@ -192,16 +195,18 @@ template <TileWeights kWeights, bool kHalf>
 
 // One block into tile [16 columns, 32] bf16.
 template <TileWeights kWeights, bool kHalf>
-[[gnu::always_inline]] static inline void UnpackBlock(const uint8_t* block, uint8_t* tile) {
+[[gnu::always_inline]] static inline void UnpackBlock(const uint8_t* block,
+                                                      const Factors<kWeights, kHalf>& factors,
+                                                      uint8_t* tile) {
   using Block = TileBlock<kWeights, kHalf>;
   if constexpr (Block::kIsBf16) {
     for (int column = 0; column < kPanelColumns; ++column) {
       _mm512_store_si512(tile + column * 64, _mm512_loadu_si512(block + column * 64));
     }
   } else if constexpr (Block::kIsNibble) {
-    UnpackNibbles<kWeights, kHalf>(block, tile);
+    UnpackNibbles<kWeights, kHalf>(block, factors, tile);
   } else {
-    UnpackBytes<kWeights, kHalf>(block, tile);
+    UnpackBytes<kWeights, kHalf>(block, factors, tile);
   }
 }
 
