@@ -123,11 +123,11 @@ static inline void WeighFew(const AttendData& data, const KeyChunk& chunk, const
   for (int64_t tile = 0; tile < kKeyTiles; ++tile) LoadFewScores<kWide>(stored, tile, scores);
   if (first) FindFirstBases<kWide>(data, chunk, scores);
   for (int64_t row = 0; row < data.args->rows; ++row) {
-    const uint64_t seen = kMasked ? SeenKeys(data, row, chunk.first) : 0;
+    if constexpr (kMasked) HideUnseen(SeenKeys(data, row, chunk.first), scores[row]);
     const bool none = data.limit[row] < 0;  // so far: there are no sums
     float factor;
-    const bool moves = WeighRow<kMasked>(data, row, scores[row], seen, data.weights + row * 64,
-                                         kWide * 64, &factor);
+    const bool moves =
+        WeighRow(data, row, scores[row], data.weights + row * 64, kWide * 64, &factor);
     if (moves && !none) RescaleSums(data, data.sums + row * kLanes, factor);
     fetch->Some(kRow);
   }
@@ -218,7 +218,7 @@ class FewRows {
     }
     if (step != nullptr && kTile / 2 >= HalfBegin(step->chunk) &&
         kTile / 2 < HalfEnd(step->chunk)) {
-      PairTile<kSteps>(DataOf(*step), step->chunk, kTile, [&] { fetch->Some(1); });
+      PairHalf<kSteps>(DataOf(*step), step->chunk, kTile, [&] { fetch->Some(1); });
     }
     if constexpr (kTile + 1 < kKeyTiles) {
       ScoreAndPair<kTile + 1>(step, next, fetch);

@@ -105,6 +105,7 @@ class TileSlots {
 
   // Of an item without one before.
   void StoreScores() {
+    AddLowScores<3>();
     StoreScores<0>();
     StoreScores<1>();
     StoreScores<2>();
@@ -130,6 +131,7 @@ class TileSlots {
 
   template <int kSum>
   inline __attribute__((always_inline)) void Scores(int64_t step) {
+    if (kSum > 0 || step > 0) AddLowScores<(kSum + 3) % 4>();
     if (step == 0) {
       StoreSums<kSum>();
       ZeroTile<kSum>();
@@ -144,7 +146,13 @@ class TileSlots {
     constexpr int kKeys = 5 + kSum % 2;
     LoadTile<kKeys>(after_->chunk->transposed + (kSum * steps() + step) * kTileBytes, 64);
     AddProductBf16<kSum, 4, kKeys>();
-    AddProductBf16<kSum, 7, kKeys>();
+  }
+
+  // A slot after the high parts' product, which it has to wait for.
+  template <int kSum>
+  inline __attribute__((always_inline)) void AddLowScores() {
+    if (kSum < after_->begin || kSum >= after_->end) return;
+    AddProductBf16<kSum, 7, 5 + kSum % 2>();
   }
 
   template <int kSum>
@@ -155,6 +163,7 @@ class TileSlots {
     float* sums = data_.sums + (before_->query_tile * dim_tiles + round / 2 * 4) * kTileFloats;
     if (half == 0) {
       if (round == 0) {
+        if (kSum == 0 && after_ != nullptr) AddLowScores<3>();
         if (after_ != nullptr) StoreScores<kSum>();
       } else {
         StoreSums<kSum>();
@@ -222,33 +231,39 @@ static void Weigh(const AttendData& data, AttendItem* item, TileSlots<kSteps>* s
   Store(factors, Set(1.0f));
   const __mmask16 fresh = FreshRows(data, first_row);
   if (fresh != 0) FindFirstBases(data, *item, fresh);
+  const auto load = [&](int64_t i, Vec * v) __attribute__((always_inline)) {
+    for (int tile = 0; tile < 4; ++tile) v[tile] = Load(scores + tile * kTileFloats + i * kLanes);
+    if constexpr (kMasked) HideUnseen(SeenKeys(data, first_row + i, item->chunk->first), v);
+  };
+  uint32_t moving = 0;  // rows for later: with calls in between, each would load its constants anew
   const auto weigh = [&](int64_t i) __attribute__((always_inline)) {
     Vec v[4];
-    for (int tile = 0; tile < 4; ++tile) v[tile] = Load(scores + tile * kTileFloats + i * kLanes);
-    const uint64_t seen = kMasked ? SeenKeys(data, first_row + i, item->chunk->first) : 0;
-    if (WeighRow<kMasked>(data, first_row + i, v, seen, weights + i * 64, kTileBytes,
-                          factors + i)) {
-      item->moves = true;
-    }
+    load(i, v);
+    const bool fits = WeighWithBase<false>(data, first_row + i, v, weights + i * 64, kTileBytes);
+    if (!fits) moving |= 1u << i;
   };
-  if constexpr (kSteps > 0) {
-    constexpr int64_t kSlots = TileSlots<kSteps>::kCount / kTileSide;  // a row
-    static_assert(TileSlots<kSteps>::kCount % kTileSide == 0);
-    if (rows >= kTileSide && end - begin == kSlots * kTileSide) {
+  constexpr int64_t kSlots = TileSlots<kSteps>::kCount / kTileSide;  // a row
+  static_assert(TileSlots<kSteps>::kCount % kTileSide == 0 && kSlots <= 2);
+  if (kSlots > 0 && rows >= kTileSide && end - begin == kSlots * kTileSide) {
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < kTileSide; ++i) {
-        slots->Run(i * kSlots);
-        if constexpr (kSlots > 1) slots->Run(i * kSlots + 1);
-        static_assert(kSlots <= 2);
-        weigh(i);
-      }
-      return;
+    for (int64_t i = 0; i < kTileSide; ++i) {
+      slots->Run(i * kSlots);
+      if constexpr (kSlots > 1) slots->Run(i * kSlots + 1);
+      weigh(i);
+    }
+  } else {
+    int64_t done = begin;
+    for (int64_t i = 0; i < kTileSide; ++i) {
+      for (; done < begin + (end - begin) * (i + 1) / kTileSide; ++done) slots->Run(done);
+      if (i < rows) weigh(i);
     }
   }
-  int64_t done = begin;
-  for (int64_t i = 0; i < kTileSide; ++i) {
-    for (; done < begin + (end - begin) * (i + 1) / kTileSide; ++done) slots->Run(done);
-    if (i < rows) weigh(i);
+  for (; moving != 0; moving &= moving - 1) {
+    const int64_t i = __builtin_ctz(moving);
+    Vec v[4];
+    load(i, v);
+    WeighRow(data, first_row + i, v, weights + i * 64, kTileBytes, factors + i);
+    item->moves = true;
   }
 }
 

@@ -90,77 +90,88 @@ static inline void FirstBases(const AttendData& data, int64_t row, __mmask16 fre
   _mm512_mask_storeu_ps(data.limit + row, fresh, Set(kMaxWeight));
 }
 
-// Scores of 64 keys, the seen ones, to weights; two halves of 32 bf16, `half_bytes` apart. Where
-// the row's sums so far are to be rescaled, stores the factor.
-template <bool kMasked>
-static inline __attribute__((always_inline)) bool WeighRow(const AttendData& data, int64_t row,
-                                                           Vec* scores, uint64_t seen,
-                                                           uint8_t* weights, int64_t half_bytes,
-                                                           float* factor) {
-  if constexpr (kMasked) HideUnseen(seen, scores);
+// Scores of 64 keys (of unseen ones -infinity) to weights: two halves of 32 bf16, `half_bytes`
+// apart, in which key i + 16 follows key i. Stores nothing and returns false where they are too
+// large for the row's base, unless kAlways.
+template <bool kAlways>
+static inline __attribute__((always_inline)) bool WeighWithBase(const AttendData& data, int64_t row,
+                                                                const Vec* scores, uint8_t* weights,
+                                                                int64_t half_bytes) {
   const __m512i half = _mm512_set1_epi32(0x8000);
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  Vec weight[4];
-  const auto weigh = [&] {
-    const Vec base = Set(data.base[row]);
-    for (int i = 0; i < 4; ++i) {  // rounded to bf16 before the sum, so that it is theirs
-      const __m512i bits = _mm512_castps_si512(Exp2(Sub(scores[i], base)));
-      weight[i] = _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, half), upper));
-    }
-    return Add(Add(weight[0], weight[1]), Add(weight[2], weight[3]));
-  };
-  Vec sum = weigh();
-  const bool moves = _mm512_cmp_ps_mask(sum, Set(data.limit[row]), _CMP_GT_OQ) != 0;
-  if (__builtin_expect(moves, false)) {
-    *factor = MoveBase(data, row, HighestOf(scores));
-    sum = weigh();
+  const Vec base = Set(data.base[row]);
+  __m512i weight[4];
+  for (int i = 0; i < 4; ++i) {  // rounded to bf16 before the sum, so that it is theirs
+    const __m512i bits = _mm512_castps_si512(Exp2(Sub(scores[i], base)));
+    weight[i] = _mm512_and_si512(_mm512_add_epi32(bits, half), upper);
+  }
+  const auto as_floats = [&](int i) { return _mm512_castsi512_ps(weight[i]); };
+  const Vec sum = Add(Add(as_floats(0), as_floats(1)), Add(as_floats(2), as_floats(3)));
+  if (!kAlways &&
+      __builtin_expect(_mm512_cmp_ps_mask(sum, Set(data.limit[row]), _CMP_GT_OQ) != 0, false)) {
+    return false;
   }
   float* totals = data.totals + row * kLanes;
   Store(totals, Add(Load(totals), sum));
-  _mm512_storeu_si512(weights,
-                      reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(weight[1], weight[0])));
-  _mm512_storeu_si512(weights + half_bytes,
-                      reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(weight[3], weight[2])));
-  return moves;
+  for (int i = 0; i < 2; ++i) {
+    _mm512_storeu_si512(weights + i * half_bytes,
+                        _mm512_or_si512(_mm512_srli_epi32(weight[2 * i], 16), weight[2 * i + 1]));
+  }
+  return true;
 }
 
-// Values of a key tile as half of [2 * steps, 16 key pairs, 16 dims, 2]: of 32 dims the first tile
-// holds those whose number has no bit 2, the second the others. Of values that no row sees: zeros.
-// Calls between() 8 times.
+// The same of any base, which moves where it must. Then stores the factor of the row's sums so far
+// and returns true.
+static inline bool WeighRow(const AttendData& data, int64_t row, const Vec* scores,
+                            uint8_t* weights, int64_t half_bytes, float* factor) {
+  if (WeighWithBase<false>(data, row, scores, weights, half_bytes)) return false;
+  *factor = MoveBase(data, row, HighestOf(scores));
+  return WeighWithBase<true>(data, row, scores, weights, half_bytes);
+}
+
+// Half of a pair of key tiles' values as half of [2 * steps, 16 key pairs, 16 dims, 2], a pair
+// being keys i and i + 16: of 32 dims the first tile holds those whose number has no bit 2, the
+// second the others. Of values that no row sees: zeros. Calls between() 8 times.
 template <int kSteps, bool kWhole, typename Fn>
-static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64_t tile,
+static inline void PairHalf(const AttendData& data, const KeyChunk& chunk, int64_t tile,
                             Fn&& between) {
   const int64_t steps = StepsOf<kSteps>(data);
-  const bool any = tile >= chunk.tile_begin && tile < chunk.tile_end;
-  const uint8_t* from = chunk.values[any ? tile : chunk.tile_begin];
   const int64_t stride = chunk.stride;
-  uint8_t* to = chunk.paired + tile / 2 * steps * 2 * kTileBytes + tile % 2 * 8 * 64;
-  for (int64_t key = tile * kTileSide; key < (tile + 1) * kTileSide; key += 2) {
-    const __mmask32 even_seen = key >= chunk.begin && key < chunk.end ? ~0u : 0;
-    const __mmask32 odd_seen = key + 1 >= chunk.begin && key + 1 < chunk.end ? ~0u : 0;
+  const int64_t begin = tile % 2 * (kTileSide / 2);  // of keys of either tile
+  const uint8_t* from[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    const int64_t of = tile / 2 * 2 + i;
+    const bool any = of >= chunk.tile_begin && of < chunk.tile_end;
+    from[i] = chunk.values[any ? of : chunk.tile_begin] + begin * stride;
+  }
+  uint8_t* to = chunk.paired + tile / 2 * steps * 2 * kTileBytes + begin * 64;
+  const int64_t first = tile / 2 * 2 * kTileSide + begin;
+  for (int64_t key = first; key < first + kTileSide / 2; ++key) {
+    const auto seen = [&](int64_t k) { return k >= chunk.begin && k < chunk.end ? ~0u : 0; };
+    const __mmask32 low_seen = seen(key), high_seen = seen(key + kTileSide);
     for (int64_t step = 0; step < steps; ++step) {
-      const uint8_t* of_step = from + step * 64;
-      const __m512i even =
-          kWhole ? _mm512_loadu_si512(of_step) : _mm512_maskz_loadu_epi16(even_seen, of_step);
-      const __m512i odd = kWhole ? _mm512_loadu_si512(of_step + stride)
-                                 : _mm512_maskz_loadu_epi16(odd_seen, of_step + stride);
+      const __m512i low = kWhole ? _mm512_loadu_si512(from[0] + step * 64)
+                                 : _mm512_maskz_loadu_epi16(low_seen, from[0] + step * 64);
+      const __m512i high = kWhole ? _mm512_loadu_si512(from[1] + step * 64)
+                                  : _mm512_maskz_loadu_epi16(high_seen, from[1] + step * 64);
       uint8_t* out = to + step * 2 * kTileBytes;
-      _mm512_storeu_si512(out, _mm512_unpacklo_epi16(even, odd));
-      _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(even, odd));
+      _mm512_storeu_si512(out, _mm512_unpacklo_epi16(low, high));
+      _mm512_storeu_si512(out + kTileBytes, _mm512_unpackhi_epi16(low, high));
     }
-    from += 2 * stride;
+    from[0] += stride;
+    from[1] += stride;
     to += 64;
     between();
   }
 }
 template <int kSteps, typename Fn>
-static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64_t tile,
+static inline void PairHalf(const AttendData& data, const KeyChunk& chunk, int64_t tile,
                             Fn&& between) {
-  const int64_t first = tile * kTileSide;
-  if (chunk.begin <= first && first + kTileSide <= chunk.end) {
-    PairTile<kSteps, true>(data, chunk, tile, between);
+  const int64_t first = tile / 2 * 2 * kTileSide;
+  if (chunk.begin <= first && first + 2 * kTileSide <= chunk.end) {
+    PairHalf<kSteps, true>(data, chunk, tile, between);
   } else {
-    PairTile<kSteps, false>(data, chunk, tile, between);
+    PairHalf<kSteps, false>(data, chunk, tile, between);
   }
 }
 
@@ -168,7 +179,7 @@ static inline void PairTile(const AttendData& data, const KeyChunk& chunk, int64
 template <int kSteps>
 static inline void PairValues(const AttendData& data, const KeyChunk& chunk) {
   for (int64_t tile = chunk.tile_begin / 2 * 2; tile < RoundUp(chunk.tile_end, 2); ++tile) {
-    PairTile<kSteps>(data, chunk, tile, [] {});
+    PairHalf<kSteps>(data, chunk, tile, [] {});
   }
 }
 
@@ -177,7 +188,7 @@ static inline __mmask16 FinishRow(const AttendData& data, int64_t row, const flo
   const AttendArgs* args = data.args;
   const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
-  const Vec total = Set(ReduceAdd(Load(data.totals + row * kLanes)));
+  const Vec factor = Set(1.0f / ReduceAdd(Load(data.totals + row * kLanes)));
   __mmask16 bad = 0;
   for (int64_t step = 0; step < data.steps; ++step) {
     const Vec a = Load(sums + step * 2 * kTileFloats),
@@ -186,8 +197,8 @@ static inline __mmask16 FinishRow(const AttendData& data, int64_t row, const flo
     for (int64_t part = 0; part < 2; ++part) {
       const int64_t dim = step * kPairDims + part * kLanes;
       // A product with zero weights turns -0 into 0: so do all.
-      bad |=
-          StoreDims(args->out[row] + dim, Div(Add(out[part], Zero()), total), args->head_dim - dim);
+      bad |= StoreDims(args->out[row] + dim, Mul(Add(out[part], Zero()), factor),
+                       args->head_dim - dim);
     }
   }
   return bad;

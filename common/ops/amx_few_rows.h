@@ -17,15 +17,6 @@ constexpr int64_t kFewRowsMost = 2 * kTileSide;
 constexpr int64_t kRowBytes = 64;      // of a tile: 32 elements
 constexpr int64_t kFetchAhead = 1024;  // bytes
 
-// Calls fn.operator()<0>() … fn.operator()<kCount - 1>(): tiles are numbered at compile time.
-template <int kCount, typename Fn>
-[[gnu::always_inline]] static inline void Unrolled(Fn&& fn) {
-  if constexpr (kCount > 0) {
-    Unrolled<kCount - 1>(fn);
-    fn.template operator()<kCount - 1>();
-  }
-}
-
 // Packed panels whose sums are computed side by side.
 template <int kPanels>
 struct Panels {

@@ -11,6 +11,15 @@ namespace {
 constexpr int64_t kTileSide = 16;     // rows; 32-bit columns
 constexpr int64_t kTileBytes = 1024;  // row by row
 
+// Calls fn.operator()<0>() … fn.operator()<kCount - 1>(): tiles are numbered at compile time.
+template <int kCount, typename Fn>
+[[gnu::always_inline]] static inline void Unrolled(Fn&& fn) {
+  if constexpr (kCount > 0) {
+    Unrolled<kCount - 1>(fn);
+    fn.template operator()<kCount - 1>();
+  }
+}
+
 // Rows of each tile, and the bytes of a row.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
