@@ -77,9 +77,26 @@ struct TileShapes {  // what ldtilecfg reads
 // In memory for good: GCC 12 believes that loading a configuration reads eight bytes of it.
 constexpr TileShapes kShapes;
 
+// Numbers of either type, none of them zero: on zeros a Xeon runs at a higher clock, 1.26 times.
+struct alignas(64) Operand {
+  std::uint16_t numbers[512];
+  constexpr Operand() : numbers() {
+    for (unsigned i = 0; i < 512; ++i) numbers[i] = (i * 37 % 128 + 0x3f01) | i % 3 / 2 << 15;
+  }
+};
+constexpr Operand kOperand;
+
+__attribute__((target("amx-tile"))) void LoadOperands() {
+  _tile_loadconfig(&kShapes);
+  _tile_loadd(4, &kOperand, 64);
+  _tile_loadd(5, &kOperand, 64);
+  _tile_loadd(6, &kOperand, 64);
+  _tile_loadd(7, &kOperand, 64);
+}
+
 // Tiles 0–3 add, 4 and 5 times 6 and 7: a block of 32 by 32.
 __attribute__((target("amx-tile,amx-int8"))) void AmxInt8(std::int64_t iterations) {
-  _tile_loadconfig(&kShapes);
+  LoadOperands();
   for (std::int64_t i = 0; i < iterations; ++i) {
     _tile_dpbusd(0, 4, 6);
     _tile_dpbusd(1, 4, 7);
@@ -90,7 +107,7 @@ __attribute__((target("amx-tile,amx-int8"))) void AmxInt8(std::int64_t iteration
 }
 
 __attribute__((target("amx-tile,amx-bf16"))) void AmxBf16(std::int64_t iterations) {
-  _tile_loadconfig(&kShapes);
+  LoadOperands();
   for (std::int64_t i = 0; i < iterations; ++i) {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
