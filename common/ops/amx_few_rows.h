@@ -35,7 +35,7 @@ struct FewActivations {
 
   explicit FewActivations(const MatmulArgs* args)
       : x(static_cast<const uint8_t*>(args->xq)), rows(args->rows), blocks(args->xq_groups) {}
-  int64_t Stride() const { return rows == 1 ? 4 : kRowBytes; }
+  int64_t Stride() const { return rows == 1 ? 4 : TurnedLineBytes(rows); }
   int64_t RowsOf(int64_t tile) const {
     const int64_t left = rows - tile * kTileSide;
     return left < kTileSide ? left : kTileSide;

@@ -29,11 +29,15 @@ class GatedPut {
   }
   // Turned, as the next product wants few rows: two columns of all rows in turn.
   void Square(int64_t first_row, int64_t rows, const float (*sums)[kTileSide * kTileSide]) const {
-    uint8_t* out = TileOf(first_row) + half_ * kTileBytes / 2;
-    for (int64_t c = 0; c < kTileSide; c += 2, out += kRowBytes) {
-      _mm512_store_si512(out,
-                         rows <= kTileSide / 2 ? HalfPairs(sums, c, rows) : Pairs(sums, c, rows));
-      if (FillsTile()) _mm512_store_si512(out + kTileBytes / 2, _mm512_setzero_si512());
+    const int64_t line = TurnedLineBytes(args_->gate.rows);
+    const int64_t half_tile = line * kTileSide / 2;
+    uint8_t* out = TileOf(first_row) + half_ * half_tile;
+    const auto store = [&](uint8_t* to, __m512i pairs) {
+      _mm512_mask_storeu_epi32(to, FirstLanes(line / 4), pairs);
+    };
+    for (int64_t c = 0; c < kTileSide; c += 2, out += line) {
+      store(out, rows <= kTileSide / 2 ? HalfPairs(sums, c, rows) : Pairs(sums, c, rows));
+      if (FillsTile()) store(out + half_tile, _mm512_setzero_si512());
     }
   }
 

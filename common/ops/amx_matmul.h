@@ -94,7 +94,7 @@ static void RoundRow(const float* x, int64_t k, void* image, int64_t row, int64_
   const bool turned = AreTurned(rows);
   const __m512i places =
       _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-                         _mm512_set1_epi32(kRowBytes));
+                         _mm512_set1_epi32(static_cast<int>(TurnedLineBytes(rows))));
   uint8_t* out = static_cast<uint8_t*>(image) + row * (turned ? 4 : kRowBytes);
   for (int64_t first = 0; first < k; first += kActivationGroup, out += kTileBytes) {
     Vec v[2];

@@ -73,12 +73,13 @@ static inline bool WithTileWeights(const PackedView& w, Fn&& fn) {
 // by less than a step.
 constexpr float kEnlarged = 1.00270764f;
 
-// 1.5 * 2^23: to add a small integer to its bits is to add it to its value.
-constexpr float kWhole = 12582912.0f;
+// Bytes are unpacked as kByteBase + 256 * byte, a byte without min as that of q + 128.
+constexpr float kByteBase = 8388608.0f;  // 2^23: the next float is larger by one
+constexpr float kSignedBase = kByteBase + 256.0f * 128.0f;
 
 // A block's factors where a broadcast from memory finds them: from a register it would take the
-// port that picks weights. Lines of 16 columns: scales and mins, enlarged; of bytes without min
-// also each scale times -kWhole.
+// port that picks weights. Lines of 16 columns: scales and mins, enlarged. Of bytes a scale is that
+// of a 256th, and what the base makes of it is taken off the min, or off zero: exactly.
 template <TileWeights kWeights, bool kHalf>
 struct Factors {
   using Block = TileBlock<kWeights, kHalf>;
@@ -89,18 +90,25 @@ struct Factors {
 
   [[gnu::always_inline]] void Expand(const uint8_t* block) {
     if constexpr (Block::kIsBf16) return;
-    const uint8_t* from = block + Block::kValueBytes;
-    for (int line = 0; line < Block::kScales + (Block::kHasMin ? 1 : 0); ++line) {
-      const uint8_t* p = from + line * Block::kLineBytes;
-      Vec factors = kHalf ? LoadF16(p) : Load(reinterpret_cast<const float*>(p));
-      factors = Mul(factors, Set(kEnlarged));
-      if (kBytes && !Block::kHasMin) {
-        // Without its last two bits, so that its product with kWhole is exact.
-        factors = _mm512_castsi512_ps(
-            _mm512_and_epi32(_mm512_castps_si512(factors), _mm512_set1_epi32(~3)));
-        Store(lines[kRest + line], Mul(factors, Set(-kWhole)));
+    const auto load = [&](int line) __attribute__((always_inline)) {
+      const uint8_t* p = block + Block::kValueBytes + line * Block::kLineBytes;
+      const Vec factors = kHalf ? LoadF16(p) : Load(reinterpret_cast<const float*>(p));
+      return Mul(factors, Set(kEnlarged));
+    };
+    for (int line = 0; line < Block::kScales; ++line) {
+      Vec scale = load(line);
+      if constexpr (kBytes) scale = Mul(scale, Set(1.0f / 256));
+      if constexpr (kBytes && !Block::kHasMin) {
+        // 15 bits of it, so that its product with the base of 9 is exact.
+        scale = _mm512_castsi512_ps(
+            _mm512_and_epi32(_mm512_castps_si512(scale), _mm512_set1_epi32(~0x1ff)));
+        Store(lines[kRest + line], Mul(scale, Set(-kSignedBase)));
       }
-      Store(lines[line], factors);
+      Store(lines[line], scale);
+      if constexpr (Block::kHasMin) {
+        const Vec min = load(kRest);
+        Store(lines[kRest], kBytes ? Fma(scale, Set(-kByteBase), min) : min);
+      }
     }
     asm("" : : : "memory");  // or GCC would broadcast them from registers
   }
@@ -144,13 +152,18 @@ template <TileWeights kWeights, bool kHalf>
   }
 }
 
-// Byte kByte of each four, sign-extended, as a float kWhole too large. On Intel's cores sign
-// extension by vpmovsxbd and conversion to float took 1.5 times as long as this and the product
-// together: all on one port, which tiles need as well.
+// Byte kByte of each four on its base. What converts integers, or multiplies, runs on one port
+// beside tile products, on which sign extension and conversion took twice as long as all of this.
 template <int kByte>
-[[gnu::always_inline]] static inline Vec WholeAnd(__m512i bytes) {
-  return _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(Set(kWhole)),
-                                                 _mm512_set1_epi32(1 << 8 * kByte), bytes));
+[[gnu::always_inline]] static inline Vec OnBase(__m512i bytes) {
+  const __m512i base = _mm512_castps_si512(Set(kByteBase));
+  if constexpr (kByte == 1) {
+    return _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(bytes, _mm512_set1_epi32(0xff00), base, 0xea));  // a & b | c
+  }
+  const __m512i places =
+      _mm512_set4_epi32((12 + kByte) << 8, (8 + kByte) << 8, (4 + kByte) << 8, kByte << 8);
+  return _mm512_castsi512_ps(_mm512_mask_shuffle_epi8(base, 0x2222222222222222, bytes, places));
 }
 
 // Of a column and its elements 0, 2, … 30 or 1, 3, … 31.
@@ -165,27 +178,23 @@ template <TileWeights kWeights, bool kHalf, int kByte>
     // Elements 0 … 15 and 16 … 31.
     return _mm512_mask_mov_ps(first, 0xff00, Set(factors.lines[line + 1][column]));
   };
-  const Vec q = WholeAnd<kByte>(bytes);
-  if constexpr (F::Block::kHasMin) {
-    return _mm512_castps_si512(Fma(Sub(q, Set(kWhole)), of(0), of(1)));
-  } else {
-    return _mm512_castps_si512(Fma(q, of(0), of(F::kRest)));  // exactly scale * q
-  }
+  return _mm512_castps_si512(Fma(OnBase<kByte>(bytes), of(0), of(F::kRest)));
 }
 
 template <TileWeights kWeights, bool kHalf>
 [[gnu::always_inline]] static inline void UnpackBytes(const uint8_t* block,
                                                       const Factors<kWeights, kHalf>& factors,
                                                       uint8_t* tile) {
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  constexpr int8_t kFlip = Factors<kWeights, kHalf>::Block::kHasMin ? 0 : -128;
+  const __m512i upper = _mm512_set4_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302);
   const auto store = [&](int column, __m512i even, __m512i odd) __attribute__((always_inline)) {
-    const __m512i lower = _mm512_srli_epi32(even, 16);
     _mm512_store_si512(tile + column * 64,
-                       _mm512_ternarylogic_epi32(odd, upper, lower, 0xea));  // a & b | c
+                       _mm512_mask_shuffle_epi8(odd, 0x3333333333333333, even, upper));
   };
 #pragma GCC unroll 4
   for (int c = 0; c < kPanelColumns; c += 2) {
-    const __m512i bytes = _mm512_loadu_si512(block + c * 32);
+    const __m512i bytes =
+        _mm512_xor_si512(_mm512_loadu_si512(block + c * 32), _mm512_set1_epi8(kFlip));
     store(c, ByteWeights<kWeights, kHalf, 0>(bytes, factors, c),
           ByteWeights<kWeights, kHalf, 1>(bytes, factors, c));
     store(c + 1, ByteWeights<kWeights, kHalf, 2>(bytes, factors, c + 1),

@@ -47,6 +47,10 @@ struct PackedView {
 inline constexpr int64_t kActivationRows = 16;
 // Whether the bf16 image of so many rows has their pairs turned: each row in every line of its 16.
 inline constexpr bool AreTurned(int64_t rows) { return rows > 1 && rows <= 2 * kActivationRows; }
+// Bytes of such a line: four for each of 8 or of 16 rows.
+inline constexpr int64_t TurnedLineBytes(int64_t rows) {
+  return 4 * (rows <= kActivationRows / 2 ? kActivationRows / 2 : kActivationRows);
+}
 
 // 16 rows by one group of 32 elements as int8. Elements past k are zero. A matrix is [row blocks,
 // groups] of them.
@@ -62,7 +66,7 @@ struct MatmulArgs {
   const PackedView* weights;
   const float* x;  // [rows, k], row stride x_stride
   // The rows' other image, [rows / 16, xq_groups]: ActivationBlocks (int8), or [16, 32] bf16 ([16,
-  // 16, 2] with pairs turned for 2 .. 32 rows), with whatever rows follow up to a multiple of 32.
+  // 16, 2] with pairs turned for 9 .. 32 rows, the first half [16, 8, 2] for 2 .. 8), with whatever rows follow up to a multiple of 32.
   // Null where the class has none.
   const void* xq;
   int64_t xq_groups;   // of a row

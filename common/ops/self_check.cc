@@ -180,7 +180,7 @@ constexpr Digests kAmx = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05af14b4e
                           0x4b3a281e1f84dfcf, 0xe18a6b363d2b9d8b, 0x2421de091516f966,
                           0xf2b36d44d8e6b6e9, 0xa4a5118fe40bdb2e, 0x4e7875fb6b389d7a,
                           0x776ec56e192d848b, 0x3f06d56078418c95, 0xf409e908273f3c6b,
-                          0xc2287306f3ac531e};
+                          0x95527a73d31eadb5};
 
 const Digests& Known(NumericsClass numerics) {
   switch (numerics) {
