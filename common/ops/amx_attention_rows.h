@@ -1,6 +1,6 @@
 // What AMX attention does to one row with one chunk of keys: scores to weights, and sums to the
 // output. The same code whatever rows share the call, hence the same bytes. Included after
-// amx_attention_data.h, by sources built for AMX; internal linkage.
+// amx_attention_data.h and amx_exp2.h, by sources built for AMX; internal linkage.
 #pragma once
 
 #include <immintrin.h>
@@ -10,17 +10,6 @@
 
 namespace tandem::ops {
 namespace {
-
-// 2^x as 2^floor(x) times the minimax polynomial (error 8e-5, a fiftieth of a
-// bf16's last place) of the rest.
-static inline Vec Exp2(Vec x) {
-  const Vec rest = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  Vec p = Set(7.70670420e-02f);
-  p = Fma(p, rest, Set(2.27644991e-01f));
-  p = Fma(p, rest, Set(6.95116786e-01f));
-  p = Fma(p, rest, Set(1.0f));
-  return _mm512_scalef_ps(p, x);
-}
 
 // A tile product would take a denormal sum for zero; so that all do, whatever follows.
 static inline Vec WithoutDenormals(Vec v) {

@@ -17,8 +17,8 @@ class GatedPut {
       : args_(args), column_(panel * kPanelColumns), half_(panel % 2) {}
 
   [[gnu::always_inline]] void Row(int64_t row, const Vec* sums) const {
-    const Vec gated = SiluTimes(WithBias(sums[0], args_->gate.bias, column_),
-                                WithBias(sums[1], args_->up_bias, column_));
+    const Vec gated = QuickSiluTimes(WithBias(sums[0], args_->gate.bias, column_),
+                                     WithBias(sums[1], args_->up_bias, column_));
     const __m256i pairs = Rounded(gated);
     uint8_t* out = TileOf(row) + row % kTileSide * kRowBytes + half_ * kRowBytes / 2;
     if (FillsTile()) {
@@ -66,9 +66,9 @@ class GatedPut {
     for (int64_t i = 0; i < 2; ++i) {
       const Vec gate = LoadPart(sums[0] + (c + i) * kTileSide, rows);
       const Vec up = LoadPart(sums[1] + (c + i) * kTileSide, rows);
-      columns[i] =
-          _mm512_cvtepu16_epi32(Rounded(SiluTimes(WithBiases(gate, args_->gate.bias, c + i, c + i),
-                                                  WithBiases(up, args_->up_bias, c + i, c + i))));
+      columns[i] = _mm512_cvtepu16_epi32(
+          Rounded(QuickSiluTimes(WithBiases(gate, args_->gate.bias, c + i, c + i),
+                                 WithBiases(up, args_->up_bias, c + i, c + i))));
     }
     return _mm512_or_si512(columns[0], _mm512_slli_epi32(columns[1], 16));
   }
@@ -82,7 +82,7 @@ class GatedPut {
                         c + 1);
     };
     const __m256i columns =
-        Rounded(SiluTimes(both(sums[0], args_->gate.bias), both(sums[1], args_->up_bias)));
+        Rounded(QuickSiluTimes(both(sums[0], args_->gate.bias), both(sums[1], args_->up_bias)));
     const __m128i first = _mm256_castsi256_si128(columns);
     const __m128i second = _mm256_extracti128_si256(columns, 1);
     return _mm512_zextsi256_si512(

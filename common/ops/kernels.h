@@ -66,8 +66,8 @@ struct MatmulArgs {
   const PackedView* weights;
   const float* x;  // [rows, k], row stride x_stride
   // The rows' other image, [rows / 16, xq_groups]: ActivationBlocks (int8), or [16, 32] bf16 ([16,
-  // 16, 2] with pairs turned for 9 .. 32 rows, the first half [16, 8, 2] for 2 .. 8), with whatever rows follow up to a multiple of 32.
-  // Null where the class has none.
+  // 16, 2] with pairs turned for 9 .. 32 rows, the first half [16, 8, 2] for 2 .. 8), with whatever
+  // rows follow up to a multiple of 32. Null where the class has none.
   const void* xq;
   int64_t xq_groups;   // of a row
   int64_t x_stride;    // elements

@@ -4,11 +4,12 @@
 #include "common/ops/vector_avx512.h"
 // The vector type first: the kernels below are written over it.
 #include "common/ops/simd_rows.h"
-// Uses vector_avx512.h.
+// Use vector_avx512.h.
+#include "common/ops/amx_exp2.h"
 #include "common/ops/amx_tiles.h"
 // Uses amx_tiles.h.
 #include "common/ops/amx_attention_data.h"
-// Use amx_attention_data.h.
+// Use these.
 #include "common/ops/amx_attention_fetch.h"
 #include "common/ops/amx_attention_rows.h"
 // Use amx_attention_rows.h.
@@ -51,7 +52,7 @@ const Kernels kAmxKernels = {
     .rms_norm = RmsNorm,
     .rotate_halves = RotateHalves,
     .to_bf16 = ToBf16,
-    .swiglu = Swiglu,
+    .swiglu = Swiglu<QuickSiluTimes>,
     .image_row = RoundRow,
     .matmul = Matmul,
     .attend = Attend,

@@ -176,7 +176,7 @@ constexpr Digests kAvx512Vnni = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05
                                  0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0x28a352a218046e99,
                                  0x5268f846784e3230, 0xec84050914d56ab5, 0x76efa7b05aeb5dd3,
                                  0xb384b7d423852b80};
-constexpr Digests kAmx = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05af14b4e534d,
+constexpr Digests kAmx = {0x0e4dad13c51097e1, 0xd3d00a2dbb6a4950, 0x96d05af14b4e534d,
                           0x4b3a281e1f84dfcf, 0xe18a6b363d2b9d8b, 0x2421de091516f966,
                           0xf2b36d44d8e6b6e9, 0xa4a5118fe40bdb2e, 0x4e7875fb6b389d7a,
                           0x776ec56e192d848b, 0x3f06d56078418c95, 0xf409e908273f3c6b,
