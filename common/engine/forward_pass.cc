@@ -19,8 +19,8 @@ namespace {
 
 const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
 
-// Where a row-wise operator and a barrier come next: while thread 0 pauses here, the others compute
-// that at most, its rows as well.
+// While thread 0 pauses here, the others compute at most what stands before the next barrier, its
+// share as well: of few rows a product, else a row-wise operator.
 void MayPause(const ops::Share& share, StepObserver* observer) {
   if (share.index == 0 && observer != nullptr) observer->MayPause();
 }
@@ -84,6 +84,11 @@ Status ForwardPass::Reserve(const Limits& limits) {
   TANDEM_ASSIGN_OR_RETURN(
       activations_, ops::Activations::Create(model_.numerics(), rows, std::max(hidden, heads)));
   TANDEM_ASSIGN_OR_RETURN(gated_, ops::Activations::Create(model_.numerics(), rows, inner));
+  own_.resize(static_cast<std::size_t>(pool_.num_threads()));
+  for (ops::Activations& own : own_) {
+    TANDEM_ASSIGN_OR_RETURN(
+        own, ops::Activations::Create(model_.numerics(), kOwnRows, std::max(hidden, heads)));
+  }
   const std::pair<ops::AlignedBuffer*, std::int64_t> buffers[] = {
       {&hidden_, limits.max_rows * hidden},
       {&q_, limits.max_rows * heads},
@@ -170,8 +175,7 @@ ForwardPass::Step ForwardPass::GatherSampled(const Step& step) {
 
 void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
                                        const ops::PagedKv& kv) {
-  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  Normalize(step, weights.attention_norm);
+  const ops::ActivationView x = Normalize(step, weights.attention_norm);
   step.Enter(Stage::kQkv);
   ops::Matmul(ops_, weights.q, x, {.y = step.q, .bias = OrNull(weights.q_bias)}, step.share);
   ops::Matmul(ops_, weights.k, x, {.y = k_.As<float>(), .bias = OrNull(weights.k_bias)},
@@ -186,14 +190,26 @@ void ForwardPass::ComputeKeysAndValues(const Step& step, const model::LayerWeigh
                      [&](ops::Range some) { ClearBlockTails(kv, slices, some); });
 }
 
-void ForwardPass::Normalize(const Step& step, const std::vector<float>& weight) {
-  const ops::ActivationView out = activations_.View(step.rows, config_.hidden_size);
+ops::ActivationView ForwardPass::Inputs(const Step& step, std::int64_t k) const {
+  const auto index = static_cast<std::size_t>(step.share.index);
+  return (step.rows <= kOwnRows ? own_[index] : activations_).View(step.rows, k);
+}
+
+template <typename Fn>
+void ForwardPass::ForInputs(const Step& step, const ops::ActivationView& view, Fn&& fn) {
+  if (step.rows <= kOwnRows) return fn(ops::Range{0, step.rows});
+  step.ForRowsOf(view, fn);
+  Barrier(step);
+}
+
+ops::ActivationView ForwardPass::Normalize(const Step& step, const std::vector<float>& weight) {
+  const ops::ActivationView out = Inputs(step, config_.hidden_size);
   step.Enter(Stage::kNorm);
-  step.ForRowsOf(out, [&](ops::Range rows) {
+  ForInputs(step, out, [&](ops::Range rows) {
     ops::RmsNorm(ops_, {.x = step.hidden, .weight = weight.data(), .eps = config_.rms_norm_eps},
                  out, rows);
   });
-  Barrier(step);
+  return out;
 }
 
 void ForwardPass::StoreRows(const Step& step, const model::LayerWeights& weights,
@@ -229,7 +245,8 @@ void ForwardPass::StoreRows(const Step& step, const model::LayerWeights& weights
 void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
                          const ops::PagedKv& kv, std::int32_t window) {
   const std::int64_t stride = std::int64_t{config_.num_heads} * config_.head_dim;
-  const ops::ActivationView x = activations_.View(step.rows, stride);
+  ops::ActivationView x = Inputs(step, stride);
+  x.x = activations_.View(step.rows, stride).x;  // every thread writes and reads all of it
   step.Enter(Stage::kAttention);
   ops::Attention(ops_, kv, step.slices,
                  {.q = step.q,
@@ -243,8 +260,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
   Barrier(step);
   if (ops_.kernels().image_row != nullptr) {
     step.Enter(Stage::kAttention);
-    step.ForRowsOf(x, [&](ops::Range rows) { ops::Prepare(ops_, x, rows); });
-    Barrier(step);
+    ForInputs(step, x, [&](ops::Range rows) { ops::Prepare(ops_, x, rows); });
   }
   step.Enter(Stage::kOutput);
   ops::Matmul(ops_, weights.o, x,
@@ -253,8 +269,7 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
 }
 
 void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weights) {
-  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  Normalize(step, weights.mlp_norm);
+  const ops::ActivationView x = Normalize(step, weights.mlp_norm);
   const ops::ActivationView inner = gated_.View(step.rows, config_.intermediate_size);
   const ops::GatedWeights gated{weights.gate, weights.up, OrNull(weights.gate_bias),
                                 OrNull(weights.up_bias)};
@@ -280,8 +295,7 @@ void ForwardPass::FeedForward(const Step& step, const model::LayerWeights& weigh
 }
 
 void ForwardPass::ComputeLogits(const Step& step) {
-  const ops::ActivationView x = activations_.View(step.rows, config_.hidden_size);
-  Normalize(step, model_.weights().final_norm);
+  const ops::ActivationView x = Normalize(step, model_.weights().final_norm);
   step.Enter(Stage::kHead);
   ops::Matmul(ops_, model_.weights().head, x, {.y = logits_.As<float>()}, step.share);
 }

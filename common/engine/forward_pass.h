@@ -60,8 +60,14 @@ class ForwardPass {
   Step GatherSampled(const Step& step);
   void ComputeKeysAndValues(const Step& step, const model::LayerWeights& weights,
                             const ops::PagedKv& kv);
-  // step.hidden's rows for a product; ends in a barrier.
-  void Normalize(const Step& step, const std::vector<float>& weight);
+  // Where the rows that a product is to read lie: all threads' or, of few, the thread's own.
+  ops::ActivationView Inputs(const Step& step, std::int64_t k) const;
+  // Calls fn(rows) until all rows of Inputs() are written for whom reads them: behind a barrier, or
+  // the thread's own without one.
+  template <typename Fn>
+  void ForInputs(const Step& step, const ops::ActivationView& view, Fn&& fn);
+  // step.hidden's rows for a product.
+  ops::ActivationView Normalize(const Step& step, const std::vector<float>& weight);
   // Queries and keys of some rows turned by position, keys and values stored.
   void StoreRows(const Step& step, const model::LayerWeights& weights, const ops::PagedKv& kv,
                  ops::Range rows);
@@ -78,17 +84,21 @@ class ForwardPass {
   ops::Split split_;  // of work over the pool's threads
   ops::OpsContext ops_;
   ops::RopeTable rope_;
-  ops::Activations activations_;  // input of the matrix product at hand
-  ops::Activations gated_;        // the same of the feed-forward block's second
-  ops::AlignedBuffer hidden_;     // [max_rows, hidden] f32: the residual stream
-  ops::AlignedBuffer q_;          // [max_rows, num_heads, head_dim] f32
-  ops::AlignedBuffer k_;          // [max_rows, num_kv_heads, head_dim] f32
-  ops::AlignedBuffer v_;          // the same
-  ops::AlignedBuffer gate_;       // [max_rows, intermediate] f32
-  ops::AlignedBuffer up_;         // the same
-  ops::AlignedBuffer sampled_;    // [max_sampled, hidden] f32: hidden_'s sampled rows
-  ops::AlignedBuffer sampled_q_;  // [max_sampled, num_heads, head_dim] f32: q_'s
-  ops::AlignedBuffer logits_;     // [max_sampled, vocab] f32
+  // Up to so many rows each thread makes the inputs of its products for itself: sooner than it
+  // would wait for others and read what they wrote.
+  static constexpr std::int64_t kOwnRows = 8;
+  ops::Activations activations_;       // input of the matrix product at hand
+  std::vector<ops::Activations> own_;  // the same of few rows, one a thread
+  ops::Activations gated_;             // the same of the feed-forward block's second
+  ops::AlignedBuffer hidden_;          // [max_rows, hidden] f32: the residual stream
+  ops::AlignedBuffer q_;               // [max_rows, num_heads, head_dim] f32
+  ops::AlignedBuffer k_;               // [max_rows, num_kv_heads, head_dim] f32
+  ops::AlignedBuffer v_;               // the same
+  ops::AlignedBuffer gate_;            // [max_rows, intermediate] f32
+  ops::AlignedBuffer up_;              // the same
+  ops::AlignedBuffer sampled_;         // [max_sampled, hidden] f32: hidden_'s sampled rows
+  ops::AlignedBuffer sampled_q_;       // [max_sampled, num_heads, head_dim] f32: q_'s
+  ops::AlignedBuffer logits_;          // [max_sampled, vocab] f32
 };
 
 }  // namespace tandem::engine
