@@ -6,7 +6,7 @@ namespace tandem::prefill_node {
 namespace {
 
 // Below decoding on a shared host: a decode step is short, and every stream waits for it.
-constexpr int kNice = 5;
+constexpr int kNice = 8;
 
 int Main(int argc, char** argv) {
   int batch_tokens = 512;
