@@ -62,8 +62,8 @@ class ForwardPass {
                             const ops::PagedKv& kv);
   // Where the rows that a product is to read lie: all threads' or, of few, the thread's own.
   ops::ActivationView Inputs(const Step& step, std::int64_t k) const;
-  // Calls fn(rows) until all rows of Inputs() are written for whom reads them: behind a barrier, or
-  // the thread's own without one.
+  // Calls fn(rows) for all rows of Inputs(), among the threads and with a barrier behind, or of few
+  // rows on every thread.
   template <typename Fn>
   void ForInputs(const Step& step, const ops::ActivationView& view, Fn&& fn);
   // step.hidden's rows for a product.

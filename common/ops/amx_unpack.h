@@ -79,7 +79,7 @@ constexpr float kSignedBase = kByteBase + 256.0f * 128.0f;
 
 // A block's factors where a broadcast from memory finds them: from a register it would take the
 // port that picks weights. Lines of 16 columns: scales and mins, enlarged. Of bytes a scale is that
-// of a 256th, and what the base makes of it is taken off the min, or off zero: exactly.
+// of a 256th, and what the base makes of it is taken off the min, or (exactly) off zero.
 template <TileWeights kWeights, bool kHalf>
 struct Factors {
   using Block = TileBlock<kWeights, kHalf>;
