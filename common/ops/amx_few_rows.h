@@ -26,8 +26,8 @@ struct Panels {
 };
 
 // Activations as second operands: tile `t` of block `b` at (t * blocks + b) * kTileBytes, with
-// pairs turned: 16 pairs of elements by 16 rows. Of a single row the pairs are a column as they
-// lie.
+// pairs turned: 16 pairs of elements by 16 rows, or by 8 where there are no more. Of a single row
+// the pairs are a column as they lie.
 struct FewActivations {
   const uint8_t* x;
   int64_t rows;

@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -246,6 +247,14 @@ INSTANTIATE_TEST_SUITE_P(Transports, TwoProcesses,
                          });
 
 // --- shared memory that is too small
+
+// This process's own: the same test of another build may run at the same time.
+std::string MakeDirectory(const std::string& name) {
+  const std::string path = fmt::format("{}{}_{}", ::testing::TempDir(), name, ::getpid());
+  std::filesystem::create_directories(path);
+  return path;
+}
+
 SinkOptions ShmOptions(std::int64_t bytes) {
   SinkOptions options;
   options.transport = Transport::kUcxShm;
@@ -264,8 +273,7 @@ TEST(SharedMemoryRoom, MoreThanThereIsIsRefusedWithNumbersAndARemedy) {
 }
 
 TEST(SharedMemoryRoom, WhatAKilledStartLeftIsRemovedAfterAMinute) {
-  const std::string parent = ::testing::TempDir() + "tandem_own_directory";
-  std::filesystem::create_directories(parent);
+  const std::string parent = MakeDirectory("tandem_own_directory");
   const auto directory = ucx::OwnDirectory(parent);
   ASSERT_TRUE(directory.ok()) << directory.status();
   const std::filesystem::path old_file = *directory + "/old", new_file = *directory + "/new";
@@ -285,8 +293,7 @@ TEST(SharedMemoryRoom, WhatAKilledStartLeftIsRemovedAfterAMinute) {
 
 // In a directory of its own: other processes come and go in /dev/shm.
 TEST(SharedMemoryRoom, AKilledSinkLeavesNoFile) {
-  const std::string directory = ::testing::TempDir() + "tandem_killed_sink";
-  std::filesystem::create_directories(directory);
+  const std::string directory = MakeDirectory("tandem_killed_sink");
   EventLog<SourceEvent> events;
   SourceOptions options;
   options.transport = Transport::kUcxShm;
@@ -314,9 +321,9 @@ TEST(SharedMemoryRoom, AKilledSinkLeavesNoFile) {
 }
 
 TEST(SharedMemoryRoom, ASmallFileSystemIsAskedBeforeAPageIsTouched) {
-  const std::string directory = ::testing::TempDir() + "tandem_small_shm";
-  std::filesystem::create_directories(directory);
+  const std::string directory = MakeDirectory("tandem_small_shm");
   if (::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=24m") != 0) {
+    std::filesystem::remove_all(directory);
     GTEST_SKIP() << "needs the right to mount a tmpfs";
   }
   SinkOptions options = ShmOptions(17 << 20);
@@ -331,6 +338,7 @@ TEST(SharedMemoryRoom, ASmallFileSystemIsAskedBeforeAPageIsTouched) {
     EXPECT_LT(std::filesystem::space(directory).free, 20u << 20) << "it lies elsewhere";
   }
   EXPECT_EQ(::umount(directory.c_str()), 0) << "something is still mapped";
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace
