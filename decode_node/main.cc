@@ -30,6 +30,8 @@ int Main(int argc, char** argv) {
   program.purpose = "Takes KV cache from prefill nodes and generates tokens.";
   program.flags.name = "decode-0";
   program.flags.listen = "127.0.0.1:7200";
+  // Unbound, both threads of two cores are put on one for whole steps, and prefill on the other.
+  program.flags.cpus = "auto";
   program.add_flags = [&](config::ProgramOptions& options) {
     options.Add("max-sequences", "N", "sequences in one step", config::Int(&sequences, 1, 4096));
     options.Add("itl-target", "TIME",

@@ -5,8 +5,9 @@
 namespace tandem::prefill_node {
 namespace {
 
-// Below decoding on a shared host: a decode step is short, and every stream waits for it.
-constexpr int kNice = 8;
+// Below decoding on a shared host: a decode step is short, and every stream waits for it. Its
+// threads go where there is time, for a prompt is long and other programs may hold a core.
+constexpr int kNice = 6;
 
 int Main(int argc, char** argv) {
   int batch_tokens = 512;

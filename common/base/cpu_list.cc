@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "common/base/check.h"
 
@@ -106,6 +107,11 @@ Status CheckAllowed(const CpuList& cpus) {
   return OkStatus();
 }
 
+CpuList OneForEachThread(const CpuList& allowed, int threads) {
+  if (threads == 0 || static_cast<std::size_t>(threads) == allowed.size()) return allowed;
+  return {};
+}
+
 Status BindThisThread(const CpuList& cpus) {
   TANDEM_CHECK(!cpus.empty());
   CpuSet set;
@@ -115,6 +121,12 @@ Status BindThisThread(const CpuList& cpus) {
                        std::strerror(errno));
   }
   return OkStatus();
+}
+
+Status TryBinding(const CpuList& cpus) {
+  Status bound;
+  std::thread([&] { bound = BindThisThread(cpus); }).join();
+  return bound;
 }
 
 }  // namespace tandem

@@ -24,8 +24,16 @@ StatusOr<CpuList> AllowedCpus();
 // those on which it may.
 Status CheckAllowed(const CpuList& cpus);
 
+// For `threads` threads (0: one a CPU) that fill `allowed`, one each: all of it. Empty where they
+// are fewer or more, for then the system knows better which CPU has time.
+CpuList OneForEachThread(const CpuList& allowed, int threads);
+
 // Binds the calling thread to these CPUs; threads that it creates inherit that. Requires: not
 // empty. Errors: Unavailable with the system's reason.
 Status BindThisThread(const CpuList& cpus);
+
+// Whether the system lets a thread be bound to these CPUs, as it may not in a sandbox: tried on a
+// thread of its own. Requires, errors: as BindThisThread.
+Status TryBinding(const CpuList& cpus);
 
 }  // namespace tandem

@@ -17,7 +17,7 @@ namespace {
 
 // The list is one, every CPU may be used, and each thread gets one.
 Status CheckCpus(const std::string& cpus, int threads) {
-  if (cpus.empty()) return OkStatus();
+  if (cpus == "auto" || cpus == "any") return OkStatus();
   const StatusOr<CpuList> list = ParseCpuList(cpus);
   if (!list.ok()) return Annotate(list.status(), "--cpus");
   if (Status allowed = CheckAllowed(*list); !allowed.ok()) return Annotate(allowed, "--cpus");
@@ -48,9 +48,11 @@ void NodeFlags::AddTo(config::ProgramOptions& options) {
               "folder of packed weights that processes of this host share; auto: in ~/.cache; off",
               Text(&weights_cache));
   options.Add("nice", "N", "priority of computing, 19 is lowest", Int(&nice, 0, 19));
-  options.Add("cpus", "LIST",
-              "bind the computing threads to these CPUs (0-3,8), one each; empty: any",
-              Text(&cpus));
+  options.Add(
+      "cpus", "LIST",
+      "bind the computing threads to these CPUs (0-3,8), one each; any: to none; auto: to all, "
+      "where there are as many threads",
+      Text(&cpus));
   options.Add("core-group", "NAME",
               "take turns at computing with the nodes of this group, which share its cores",
               Text(&core_group));
@@ -86,7 +88,15 @@ Status NodeFlags::Validate() const {
   return CheckCpus(cpus, threads);
 }
 
-CpuList NodeFlags::Cpus() const { return cpus.empty() ? CpuList{} : *ParseCpuList(cpus); }
+CpuList NodeFlags::Cpus() const {
+  if (cpus == "any") return {};
+  if (cpus != "auto") return *ParseCpuList(cpus);
+  const StatusOr<CpuList> allowed = AllowedCpus();
+  const Status bound = allowed.ok() ? TryBinding(*allowed) : allowed.status();
+  if (bound.ok()) return OneForEachThread(*allowed, threads);
+  log::Warning("engine.cpus", "value=any error=\"{}\"", FromAbsl(bound.message()));
+  return {};
+}
 
 StatusOr<KvSize> FitKv(const kv::KvLayout& layout, ByteCount memory, TokenCount wanted,
                        TokenCount of_model) {

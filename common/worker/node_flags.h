@@ -27,9 +27,9 @@ struct NodeFlags {
   std::string kv_interface;  // empty: any
   std::string numerics = "auto";
   std::string weights_cache = "auto";
-  int nice = 0;            // the program sets its default
-  std::string cpus;        // "0-3,8": those of the computing threads; empty: any
-  std::string core_group;  // empty: the node's cores are its own
+  int nice = 0;              // the program sets its default
+  std::string cpus = "any";  // "0-3,8", any or auto; the program sets its default
+  std::string core_group;    // empty: the node's cores are its own
   Duration drain_timeout = std::chrono::seconds(10);
   std::string log_level = "info";
   int parent_pid = 0;    // 0: none
@@ -39,7 +39,8 @@ struct NodeFlags {
   void AddTo(config::ProgramOptions& options);
   // Errors: InvalidArgument naming the flag, its value and the fix.
   Status Validate() const;
-  // Requires: Validate().ok(). Empty: any.
+  // What --cpus says; auto: all, one for each thread, where there are as many threads and the
+  // system lets us bind them (else a warning). Empty: any. Requires: Validate().ok().
   CpuList Cpus() const;
 };
 

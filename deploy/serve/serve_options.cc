@@ -30,8 +30,11 @@ void ServeOptions::Register(config::ProgramOptions& options) {
   options.Add("allow-public", "", "listen on a non-loopback address without a key",
               Switch(&allow_public));
   options.Add("threads", "N", "compute threads per node; 0: one per core", Int(&threads, 0, 1024));
-  options.Add("cpus", "LIST", "bind each node's threads to these CPUs (0-3,8); empty: any",
-              Text(&cpus));
+  options.Add(
+      "cpus", "LIST",
+      "bind each node's threads to these CPUs (0-3,8); any, auto: see tandem-decode; empty: "
+      "decode nodes auto, prefill nodes any",
+      Text(&cpus));
   options.Add("core-sharing", "HOW",
               "nodes that share cores leave it to the system, or take turns at computing",
               Choice(&core_sharing, {"free", "turns"}));
@@ -73,7 +76,7 @@ Status ServeOptions::Validate() const {
   }
   if (once && ask.empty())
     return InvalidArgument("--once needs --ask TEXT: it stops after that answer");
-  if (!cpus.empty()) {
+  if (!cpus.empty() && cpus != "auto" && cpus != "any") {
     const StatusOr<CpuList> list = ParseCpuList(cpus);
     if (!list.ok()) return Annotate(list.status(), "--cpus");
     if (Status allowed = CheckAllowed(*list); !allowed.ok()) return Annotate(allowed, "--cpus");

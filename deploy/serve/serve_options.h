@@ -23,7 +23,7 @@ struct ServeOptions {
   std::string api_key;
   bool allow_public = false;
   int threads = 0;   // per node; 0: one per core
-  std::string cpus;  // of each node's threads; empty: any
+  std::string cpus;  // of each node's threads: a list, any, auto; empty: each role's own
   std::string core_sharing = "free";
   int context = 0;                             // tokens; 0: the model's own
   ByteCount kv_memory{std::int64_t{1} << 30};  // per node

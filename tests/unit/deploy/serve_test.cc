@@ -22,6 +22,18 @@ TEST(ServeOptions, NamesWhatIsMissingOrContradicts) {
   EXPECT_THAT(Error(options.Validate()), HasSubstr("--once needs --ask"));
 }
 
+TEST(ServeOptions, CpusAreAListOrAWord) {
+  ServeOptions options;
+  options.model = "/";
+  options.kv_transport = "ucx-tcp";
+  for (const char* good : {"", "any", "auto"}) {
+    options.cpus = good;
+    EXPECT_TRUE(options.Validate().ok()) << good;
+  }
+  options.cpus = "none";
+  EXPECT_THAT(options.Validate().ToString(), HasSubstr("--cpus: 'none'"));
+}
+
 TEST(ServeOptions, TooLittleSharedMemoryIsFoundWithAdvice) {
   ServeOptions options;
   options.model = "/";

@@ -44,6 +44,24 @@ TEST(CpuListTest, OnlyCpusThatTheProcessMayUseAreAllowed) {
   EXPECT_THAT(missing.ToString(), HasSubstr(FormatCpuList(*allowed)));
 }
 
+TEST(CpuListTest, OnlyThreadsThatFillTheCpusGetOneEach) {
+  const CpuList allowed{0, 1, 5};
+  EXPECT_EQ(OneForEachThread(allowed, 0), allowed);
+  EXPECT_EQ(OneForEachThread(allowed, 3), allowed);
+  EXPECT_EQ(OneForEachThread(allowed, 2), CpuList{});
+  EXPECT_EQ(OneForEachThread(allowed, 4), CpuList{});
+}
+
+TEST(CpuListTest, TryingToBindLeavesTheCallerAsItIs) {
+  const auto allowed = AllowedCpus();
+  ASSERT_TRUE(allowed.ok());
+  EXPECT_TRUE(TryBinding({allowed->back()}).ok());
+  EXPECT_EQ(*AllowedCpus(), *allowed);
+  if (allowed->back() < 4095) {
+    EXPECT_EQ(TryBinding({4095}).code(), absl::StatusCode::kUnavailable);
+  }
+}
+
 TEST(CpuListTest, AThreadIsBoundAndItsChildrenInherit) {
   const auto allowed = AllowedCpus();
   ASSERT_TRUE(allowed.ok());

@@ -75,7 +75,8 @@ TEST(NodeFlagsTest, CpusAreCheckedBeforeAnythingIsLoaded) {
   flags.name = "n";
   flags.listen = "127.0.0.1:0";
   flags.model = "m.gguf";
-  EXPECT_TRUE(flags.Cpus().empty());
+  flags.cpus = "";
+  EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--cpus: ''"));
   flags.cpus = "0,zero";
   EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--cpus: 'zero'"));
   flags.cpus = "4095";
@@ -85,6 +86,23 @@ TEST(NodeFlagsTest, CpusAreCheckedBeforeAnythingIsLoaded) {
   EXPECT_EQ(flags.Cpus().size(), 1u);
   flags.threads = 2;
   EXPECT_THAT(flags.Validate().ToString(), HasSubstr("--threads 2 are more than the 1 CPUs"));
+}
+
+TEST(NodeFlagsTest, ThreadsThatFillTheCpusAreBoundOnRequest) {
+  NodeFlags flags;
+  flags.name = "n";
+  flags.listen = "127.0.0.1:0";
+  flags.model = "m.gguf";
+  const CpuList allowed = *AllowedCpus();
+  EXPECT_TRUE(flags.Cpus().empty());
+  flags.cpus = "auto";
+  EXPECT_EQ(flags.Cpus(), allowed);
+  flags.threads = static_cast<int>(allowed.size());
+  EXPECT_TRUE(flags.Validate().ok());
+  EXPECT_EQ(flags.Cpus(), allowed);
+  flags.threads += 1;
+  EXPECT_TRUE(flags.Validate().ok());
+  EXPECT_TRUE(flags.Cpus().empty());
 }
 
 TEST(NodeFlagsTest, CoreGroupIsAName) {
