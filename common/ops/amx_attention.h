@@ -43,6 +43,10 @@ static void AttendTokenByToken(const AttendArgs& call) {
     token.q = call.q + row;
     token.out = call.out + row;
     token.position = call.position + row;
+    if (call.base != nullptr) {
+      token.base = call.base + row;
+      token.total = call.total + row;
+    }
     AttendCalls(&token, 1, nullptr);
   }
 }

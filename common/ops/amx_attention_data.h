@@ -83,9 +83,8 @@ static AttendData MakeAttendData(const AttendArgs* args, int64_t slot = 0, int64
   data.weights = take(2 * 2 * kTileBytes);
   data.rescale = take_floats(2 * kTileSide);
   for (int64_t row = 0; row < args->rows; ++row) {
-    const int64_t begin = args->window > 0 ? args->position[row] - args->window + 1 : 0;
-    data.begin[row] = static_cast<int32_t>(begin > 0 ? begin : 0);
-    data.end[row] = args->position[row] + 1;
+    data.begin[row] = static_cast<int32_t>(FirstKeyOf(*args, row));
+    data.end[row] = static_cast<int32_t>(EndKeyOf(*args, row));
     data.base[row] = 0;
     data.limit[row] = -1;
     Store(data.totals + row * kLanes, Zero());
@@ -143,11 +142,8 @@ static inline void SplitQuery(const AttendArgs* args, int64_t row, int64_t step,
 }
 
 // A call's keys: from the first that any row sees to past the last.
-static int64_t FirstKey(const AttendArgs* args) {
-  const int64_t begin = args->window > 0 ? args->position[0] - args->window + 1 : 0;
-  return begin > 0 ? begin : 0;
-}
-static int64_t EndKey(const AttendArgs* args) { return args->position[args->rows - 1] + 1; }
+static int64_t FirstKey(const AttendArgs* args) { return FirstKeyOf(*args, 0); }
+static int64_t EndKey(const AttendArgs* args) { return EndKeyOf(*args, args->rows - 1); }
 
 static const uint8_t* KeyRow(const AttendArgs* args, int64_t position) {
   // 32 bits: a division of 64 takes twice as long.

@@ -177,7 +177,12 @@ static inline __mmask16 FinishRow(const AttendData& data, int64_t row, const flo
   const AttendArgs* args = data.args;
   const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
-  const Vec factor = Set(1.0f / ReduceAdd(Load(data.totals + row * kLanes)));
+  const float total = ReduceAdd(Load(data.totals + row * kLanes));
+  const Vec factor = Set(1.0f / total);
+  if (args->base != nullptr) {
+    args->base[row] = data.base[row];
+    args->total[row] = total;
+  }
   __mmask16 bad = 0;
   for (int64_t step = 0; step < data.steps; ++step) {
     const Vec a = Load(sums + step * 2 * kTileFloats),

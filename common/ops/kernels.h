@@ -91,26 +91,44 @@ struct GatedArgs {
   int64_t out_groups;    // of a row
 };
 
-inline constexpr int64_t kKeyChunk = 64;    // keys per softmax step, aligned to position 0
+inline constexpr int64_t kKeyChunk = 64;  // keys per softmax step, aligned to position 0
+// Keys of a segment, aligned to position 0. Each is computed as if it were all that a row sees.
+inline constexpr int64_t kKeySegment = 2048;
 inline constexpr int64_t kAttendRows = 64;  // query rows that one call takes, at most
 inline constexpr int64_t kAmxAttendRows = 256;
 inline constexpr int64_t kMaxHeadDim = 256;
 
-// Query rows that share one KV head. Row r sees the keys [max(0, position - window + 1), position].
+// Query rows that share one KV head. Row r sees the keys [max(0, position - window + 1), position],
+// those of them that lie in [key_begin, key_end): at least one.
 struct AttendArgs {
   int64_t rows;             // <= the class's attend_rows
   const float* const* q;    // [rows] -> [head_dim]
   float* const* out;        // [rows] -> [head_dim]
   const int32_t* position;  // [rows] ascending
   int64_t window;           // 0: no window
-  float scale;              // of the scores
+  int64_t key_begin;        // a multiple of kKeyChunk
+  int64_t key_end;
+  float scale;  // of the scores
   int64_t head_dim;
   int64_t block_size;          // tokens
   int64_t block_bytes;         // one (layer, block)
   const uint8_t* kv;           // this KV head's keys in block 0; its values lie block_size rows on
   const int32_t* block_table;  // covers max(position)
   float* scratch;              // AttendScratchFloats(head_dim), or AmxAttendScratchFloats
+  // [rows] or null: what the exponents of a row's weights are relative to, and the weights' sum.
+  float* base;
+  float* total;
 };
+
+// The keys of a row: [FirstKeyOf, EndKeyOf).
+inline constexpr int64_t FirstKeyOf(const AttendArgs& args, int64_t row) {
+  const int64_t begin = args.window > 0 ? args.position[row] - args.window + 1 : 0;
+  return begin > args.key_begin ? begin : args.key_begin;
+}
+inline constexpr int64_t EndKeyOf(const AttendArgs& args, int64_t row) {
+  const int64_t end = args.position[row] + 1;
+  return end < args.key_end ? end : args.key_end;
+}
 
 inline constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -155,6 +173,7 @@ struct Kernels {
   // out[i] = exp(x[i] - max); returns their sum, in fixed slices. Requires: x[i] <= max.
   double (*exp_sum)(const float* x, int64_t n, float max, float* out);
   int64_t attend_rows;  // that one call of attend takes, at most
+  float base_unit;      // a weight is exp(base_unit * (score - base))
   int64_t panel_unit;   // panels that matmul keeps in flight when rows are few
   // Of weights in tile layouts. Null where the class has no such product.
   void (*gated_matmul)(const GatedArgs* args);

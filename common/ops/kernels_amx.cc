@@ -59,6 +59,7 @@ const Kernels kAmxKernels = {
     .largest = Largest,
     .exp_sum = ExpSum,
     .attend_rows = kAmxAttendRows,
+    .base_unit = 0.693147181f,
     .panel_unit = 2,
     .gated_matmul = GatedMatmul,
 };

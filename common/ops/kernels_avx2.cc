@@ -18,6 +18,7 @@ const Kernels kAvx2Kernels = {
     .largest = Largest,
     .exp_sum = ExpSum,
     .attend_rows = kAttendRows,
+    .base_unit = 1.0f,
     .panel_unit = kFusedVecs / kPanelVecs,
 };
 

@@ -19,6 +19,7 @@ const Kernels kAvx512Kernels = {
     .largest = Largest,
     .exp_sum = ExpSum,
     .attend_rows = kAttendRows,
+    .base_unit = 1.0f,
     .panel_unit = kFusedVecs / kPanelVecs,
 };
 

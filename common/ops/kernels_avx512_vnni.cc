@@ -31,6 +31,7 @@ const Kernels kAvx512VnniKernels = {
     .largest = Largest,
     .exp_sum = ExpSum,
     .attend_rows = kAttendRows,
+    .base_unit = 1.0f,
     .panel_unit = 4,
 };
 

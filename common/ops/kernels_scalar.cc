@@ -104,18 +104,6 @@ void Matmul(const MatmulArgs* args) {
   }
 }
 
-struct Visible {
-  int64_t begin;  // positions
-  int64_t end;
-};
-
-// Keys of row `position` inside the chunk that starts at `chunk`.
-Visible VisibleKeys(int64_t position, int64_t window, int64_t chunk) {
-  const int64_t first = window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
-  return {first > chunk ? first : chunk,
-          position + 1 < chunk + kKeyChunk ? position + 1 : chunk + kKeyChunk};
-}
-
 const float* Key(const AttendArgs& args, int64_t position) {
   const int64_t block = args.block_table[position / args.block_size];
   return reinterpret_cast<const float*>(args.kv + block * args.block_bytes) +
@@ -123,18 +111,18 @@ const float* Key(const AttendArgs& args, int64_t position) {
 }
 
 void AttendRow(const AttendArgs& args, int64_t row) {
-  const int64_t position = args.position[row];
+  const int64_t first = FirstKeyOf(args, row), end = EndKeyOf(args, row);
   const int64_t values = args.block_size * args.head_dim;  // from a key to its value
   float* out = args.out[row];
   float scores[kKeyChunk];
   float running_max = -INFINITY;
   float running_sum = 0;
   for (int64_t i = 0; i < args.head_dim; ++i) out[i] = 0;
-  for (int64_t chunk = 0; chunk <= position; chunk += kKeyChunk) {
-    const Visible keys = VisibleKeys(position, args.window, chunk);
-    if (keys.begin >= keys.end) continue;
+  for (int64_t chunk = first / kKeyChunk * kKeyChunk; chunk < end; chunk += kKeyChunk) {
+    const int64_t chunk_begin = first > chunk ? first : chunk;
+    const int64_t chunk_end = end < chunk + kKeyChunk ? end : chunk + kKeyChunk;
     float max = running_max;
-    for (int64_t key = keys.begin; key < keys.end; ++key) {
+    for (int64_t key = chunk_begin; key < chunk_end; ++key) {
       const float score = Dot(args.q[row], Key(args, key), args.head_dim) * args.scale;
       scores[key - chunk] = score;
       max = score > max ? score : max;
@@ -143,7 +131,7 @@ void AttendRow(const AttendArgs& args, int64_t row) {
     running_max = max;
     running_sum *= rescale;
     for (int64_t i = 0; i < args.head_dim; ++i) out[i] *= rescale;
-    for (int64_t key = keys.begin; key < keys.end; ++key) {
+    for (int64_t key = chunk_begin; key < chunk_end; ++key) {
       const float weight = Exp(scores[key - chunk] - max);
       const float* value = Key(args, key) + values;
       running_sum += weight;
@@ -151,6 +139,10 @@ void AttendRow(const AttendArgs& args, int64_t row) {
     }
   }
   for (int64_t i = 0; i < args.head_dim; ++i) out[i] /= running_sum;
+  if (args.base != nullptr) {
+    args.base[row] = running_max;
+    args.total[row] = running_sum;
+  }
 }
 
 void AttendOne(const AttendArgs* args) {
@@ -188,6 +180,7 @@ const Kernels kScalarKernels = {
     .largest = Largest,
     .exp_sum = ExpSum,
     .attend_rows = kAttendRows,
+    .base_unit = 1.0f,
     .panel_unit = 1,
 };
 

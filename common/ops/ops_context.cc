@@ -45,6 +45,8 @@ StatusOr<OpsContext> OpsContext::Create(const Options& options) {
   TANDEM_ASSIGN_OR_RETURN(context.scratch_,
                           AlignedBuffer::Allocate(context.scratch_floats_ * options.num_threads *
                                                   static_cast<std::int64_t>(sizeof(float))));
+  TANDEM_ASSIGN_OR_RETURN(context.attention_parts_,
+                          AttentionParts::Create(options.num_threads, options.head_dim));
   return context;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/aligned_buffer.h"
+#include "common/ops/attention_parts.h"
 #include "common/ops/kernels.h"
 #include "common/ops/numerics_class.h"
 
@@ -33,12 +34,14 @@ class OpsContext {
   float* scratch(int thread_idx) const {
     return scratch_.As<float>() + thread_idx * scratch_floats_;
   }
+  const AttentionParts& attention_parts() const { return attention_parts_; }
 
  private:
   NumericsClass numerics_ = NumericsClass::kScalarF32;
   const Kernels* kernels_ = nullptr;
   std::int64_t scratch_floats_ = 0;  // per thread
   AlignedBuffer scratch_;
+  AttentionParts attention_parts_;
 };
 
 }  // namespace tandem::ops

@@ -33,9 +33,8 @@ struct KeyRange {
 };
 
 static inline KeyRange VisibleKeys(const AttendArgs* args, int64_t row, int64_t chunk) {
-  const int64_t position = args->position[row];
-  int64_t begin = args->window > 0 ? position - args->window + 1 - chunk : -chunk;
-  int64_t end = position + 1 - chunk;
+  int64_t begin = FirstKeyOf(*args, row) - chunk;
+  int64_t end = EndKeyOf(*args, row) - chunk;
   if (begin < 0) begin = 0;
   if (end > kKeyChunk) end = kKeyChunk;
   return {begin, end};
@@ -183,6 +182,10 @@ static void FinishRow(const AttendArgs* args, const AttendState& state, int64_t 
       StorePart(args->out[row] + dim, v, left);
     }
   }
+  if (args->base != nullptr) {
+    args->base[row] = state.max[row];
+    args->total[row] = state.total[row];
+  }
 }
 
 static AttendState MakeState(const AttendArgs* args) {
@@ -205,9 +208,8 @@ static AttendState MakeState(const AttendArgs* args) {
 
 static void AttendOne(const AttendArgs* args) {
   AttendState state = MakeState(args);
-  const int64_t last = args->position[args->rows - 1];
-  const int64_t start = args->window > 0 ? args->position[0] - args->window + 1 : 0;
-  for (state.chunk = start > 0 ? start / kKeyChunk * kKeyChunk : 0; state.chunk <= last;
+  const int64_t end = EndKeyOf(*args, args->rows - 1);
+  for (state.chunk = FirstKeyOf(*args, 0) / kKeyChunk * kKeyChunk; state.chunk < end;
        state.chunk += kKeyChunk) {
     const int64_t begin = VisibleKeys(args, 0, state.chunk).begin;
     LoadChunk(args, state, begin, VisibleKeys(args, args->rows - 1, state.chunk).end);

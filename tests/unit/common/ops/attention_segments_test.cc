@@ -1,0 +1,165 @@
+// Sequences over more than one segment of keys.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+#include "common/ops/attention.h"
+#include "tests/unit/common/ops/attention_testing.h"
+
+namespace tandem::ops {
+namespace {
+
+constexpr std::int64_t kLength = 2 * kKeySegment + 130;
+
+constexpr Case kShapes[] = {
+    {6, 2, 64, 16, 0}, {6, 2, 64, 16, 100},   {2, 1, 20, 8, kKeySegment},
+    {3, 3, 80, 16, 0}, {2, 2, 128, 32, 2500}, {9, 1, 32, 16, 1},
+};
+
+// A sequence whose keys and values are all in the arena.
+class LongSequence {
+ public:
+  LongSequence(const OpsContext& context, const Case& shape, std::int64_t length,
+               std::uint64_t seed)
+      : context_(context),
+        shape_(shape),
+        arena_(shape, KvTypeOf(context.numerics()), length / shape.block_size + 1),
+        sequence_(MakeSequence(shape, length, 0, seed)) {
+    Append();
+  }
+
+  Sequence& sequence() { return sequence_; }
+  void Append() {
+    const std::int64_t length = std::ssize(sequence_.k) / (shape_.kv_heads * shape_.head_dim);
+    const KvSlice slice = SliceOf({0, length});
+    const std::int64_t stride = shape_.kv_heads * shape_.head_dim;
+    KvAppend(
+        context_, arena_.kv(), {&slice, 1},
+        {.k = sequence_.k.data(), .v = sequence_.v.data(), .k_stride = stride, .v_stride = stride},
+        {0, length});
+  }
+
+  // Of positions [begin, end), in one call for `copies` sequences of the same tokens.
+  std::vector<float> Attend(Range rows, int threads, std::int64_t copies = 1) const {
+    const std::int64_t row = shape_.heads * shape_.head_dim;
+    const std::int64_t count = rows.end - rows.begin;
+    std::vector<float> q;
+    std::vector<KvSlice> slices;
+    for (std::int64_t i = 0; i < copies; ++i) {
+      q.insert(q.end(), sequence_.q.begin() + rows.begin * row,
+               sequence_.q.begin() + rows.end * row);
+      slices.push_back(SliceOf(rows));
+      slices.back().first_row = i * count;
+    }
+    std::vector<float> out(q.size());
+    Split split(threads);
+    PoolOf(threads).Run([&](int index, int) {
+      Attention(context_, arena_.kv(), slices, ArgsOf(shape_, q, out), Share{&split, index});
+    });
+    for (std::int64_t i = 1; i < copies; ++i) {
+      EXPECT_EQ(std::memcmp(out.data(), out.data() + i * count * row, count * row * 4), 0);
+    }
+    out.resize(static_cast<std::size_t>(count * row));
+    return out;
+  }
+
+ private:
+  KvSlice SliceOf(Range rows) const {
+    return {.num_rows = rows.end - rows.begin,
+            .first_position = rows.begin,
+            .block_table = sequence_.table.data()};
+  }
+
+  const OpsContext& context_;
+  Case shape_;
+  Arena arena_;
+  Sequence sequence_;
+};
+
+// Positions around the edges of segments, and of windows behind them.
+constexpr std::array<Range, 3> kRanges = {{{kKeySegment - 20, kKeySegment + 120},
+                                           {2 * kKeySegment - 3, 2 * kKeySegment + 4},
+                                           {kLength - 31, kLength}}};
+
+TEST(AttentionSegmentsTest, LongSequencesAreCloseToTheExactResult) {
+  for (NumericsClass numerics : Classes()) {
+    for (const Case& shape : kShapes) {
+      SCOPED_TRACE(fmt::format("{} {}x{} window {}", Name(numerics), shape.heads, shape.head_dim,
+                               shape.window));
+      const OpsContext context = MakeContext(numerics, 2, 64, shape.head_dim);
+      LongSequence sequence(context, shape, kLength, 31);
+      for (std::int64_t row : {kKeySegment - 1, kKeySegment, kKeySegment + 99, 2 * kKeySegment - 1,
+                               2 * kKeySegment, kLength - 1}) {
+        const std::vector<float> out = sequence.Attend({row, row + 1}, 2);
+        for (std::int64_t head : {std::int64_t{0}, shape.heads - 1}) {
+          const std::vector<double> exact =
+              Exact(shape, KvTypeOf(numerics), sequence.sequence(), row, head);
+          for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+            ASSERT_NEAR(out[head * shape.head_dim + i], exact[i], Bound(numerics))
+                << "row " << row << " head " << head << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionSegmentsTest, ARowIsTheSameInAnyChunkBatchAndThreadCount) {
+  for (NumericsClass numerics : Classes()) {
+    for (const Case& shape : kShapes) {
+      SCOPED_TRACE(fmt::format("{} {}x{} window {}", Name(numerics), shape.heads, shape.head_dim,
+                               shape.window));
+      const OpsContext context = MakeContext(numerics, 5, 64, shape.head_dim);
+      LongSequence sequence(context, shape, kLength, 32);
+      const std::int64_t row = shape.heads * shape.head_dim;
+      for (const Range& range : kRanges) {
+        // One thread, all rows at once: a segment after another.
+        const std::vector<float> all = sequence.Attend(range, 1);
+        EXPECT_EQ(sequence.Attend(range, 5), all);
+        for (std::int64_t position = range.begin; position < range.end; position += 17) {
+          const std::int64_t at = (position - range.begin) * row;
+          const std::vector<float> expected(all.begin() + at, all.begin() + at + row);
+          // Alone, threads divide it by segments; of twenty each takes some.
+          for (int threads : {1, 2, 5}) {
+            ASSERT_EQ(sequence.Attend({position, position + 1}, threads), expected)
+                << "position " << position << " threads " << threads;
+          }
+          if (position % 2 == 0) {
+            ASSERT_EQ(sequence.Attend({position, position + 1}, 2, 20), expected)
+                << "position " << position << " in a batch";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionSegmentsTest, AnInfiniteValueReachesOnlyTheRowsThatSeeIt) {
+  constexpr Case kShape{4, 2, 64, 16, 0};
+  constexpr std::int64_t kAt = kKeySegment + 40;
+  constexpr Range kRows = {kKeySegment + 10, kKeySegment + 74};
+  for (NumericsClass numerics : Classes()) {
+    SCOPED_TRACE(Name(numerics));
+    const OpsContext context = MakeContext(numerics, 2, 64);
+    LongSequence sequence(context, kShape, kKeySegment + 100, 33);
+    const std::vector<float> clean = sequence.Attend(kRows, 2);
+    for (std::int64_t i = 0; i < 64; ++i) {
+      sequence.sequence().v[kAt * 2 * 64 + i] = HUGE_VALF;  // of KV head 0
+    }
+    sequence.Append();
+    const std::vector<float> out = sequence.Attend(kRows, 2);
+    const std::int64_t row = kShape.heads * kShape.head_dim;
+    EXPECT_EQ(std::memcmp(out.data(), clean.data(), (kAt - kRows.begin) * row * 4), 0);
+    for (std::int64_t position = kRows.begin; position < kRows.end; ++position) {
+      const float* of_row = out.data() + (position - kRows.begin) * row;
+      EXPECT_EQ(std::isfinite(of_row[0]), position < kAt) << position;
+      EXPECT_TRUE(std::isfinite(of_row[2 * 64])) << position;  // KV head 1
+      const std::vector<float> alone = sequence.Attend({position, position + 1}, 2);
+      ASSERT_EQ(std::memcmp(alone.data(), of_row, row * 4), 0) << position;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ops
