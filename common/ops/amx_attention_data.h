@@ -108,16 +108,6 @@ static inline __mmask16 StoreDims(float* to, Vec v, int64_t left) {
   return _mm512_fpclass_ps_mask(v, 0x99);
 }
 
-// 4 by 4 within each four lanes.
-static inline void TransposeFour(const Vec* v, Vec* to) {
-  const Vec a = _mm512_unpacklo_ps(v[0], v[1]), b = _mm512_unpackhi_ps(v[0], v[1]);
-  const Vec c = _mm512_unpacklo_ps(v[2], v[3]), d = _mm512_unpackhi_ps(v[2], v[3]);
-  to[0] = _mm512_shuffle_ps(a, c, 0x44);
-  to[1] = _mm512_shuffle_ps(a, c, 0xee);
-  to[2] = _mm512_shuffle_ps(b, d, 0x44);
-  to[3] = _mm512_shuffle_ps(b, d, 0xee);
-}
-
 // 32 dims of a row's query, times scale times log2(e) (scores are exponents of two), as the sum of
 // two bf16.
 static inline void SplitQuery(const AttendArgs* args, int64_t row, int64_t step, Vec* high,

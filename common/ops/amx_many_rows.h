@@ -105,18 +105,6 @@ static void ManyRowsBlock(const MatmulArgs* args, int64_t row, const SomeBlocks&
   }
 }
 
-// Turns a tile's 16 rows of 16 pairs.
-static inline void TurnPairs(const uint8_t* in, uint8_t* out) {
-  Vec r[kTileSide];
-  for (int64_t i = 0; i < kTileSide; ++i) {
-    r[i] = Load(reinterpret_cast<const float*>(in + i * kRowBytes));
-  }
-  Transpose(r);
-  for (int64_t i = 0; i < kTileSide; ++i) {
-    Store(reinterpret_cast<float*>(out + i * kRowBytes), r[i]);
-  }
-}
-
 // Panels with all rows, some blocks of k after another: as many as the nearest cache holds weights
 // of. Sums wait in memory meanwhile.
 template <TileWeights kWeights, bool kHalf, int kPanels, typename Put>
@@ -126,18 +114,13 @@ static void ManyRowsPanels(const MatmulArgs* args, const Panels<kPanels>& panels
   const int64_t parts = (all + kStayingBlocks - 1) / kStayingBlocks;
   auto* turned = reinterpret_cast<uint8_t*>(args->scratch);
   uint8_t* sums = turned + kStayingBlocks * 2 * kTileBytes;
-  alignas(64) uint8_t tile[kTileBytes];
   LeavingRows<kPanels, Put> leaving(put);
   for (int64_t part = 0; part < parts; ++part) {
     const SomeBlocks blocks{all * part / parts, all * (part + 1) / parts, all, turned, sums};
     uint8_t* out = turned;
     for (int64_t b = blocks.begin; b < blocks.end; ++b) {
       for (int p = 0; p < kPanels; ++p, out += kTileBytes) {
-        const uint8_t* block = panels.data[p] + b * Block::kBytes;
-        Factors<kWeights, kHalf> factors;
-        factors.Expand(block);
-        UnpackBlock<kWeights, kHalf>(block, factors, tile);
-        TurnPairs(tile, out);
+        UnpackBlockTurned<kWeights, kHalf>(panels.data[p] + b * Block::kBytes, out);
       }
     }
     int64_t row = 0;

@@ -77,6 +77,14 @@ constexpr float kEnlarged = 1.00270764f;
 constexpr float kByteBase = 8388608.0f;  // 2^23: the next float is larger by one
 constexpr float kSignedBase = kByteBase + 256.0f * 128.0f;
 
+// Line `line` of a block's scales and mins: of 16 columns.
+template <typename Block, bool kHalf>
+[[gnu::always_inline]] static inline Vec EnlargedFactors(const uint8_t* block, int line) {
+  const uint8_t* p = block + Block::kValueBytes + line * Block::kLineBytes;
+  const Vec factors = kHalf ? LoadF16(p) : Load(reinterpret_cast<const float*>(p));
+  return Mul(factors, Set(kEnlarged));
+}
+
 // A block's factors where a broadcast from memory finds them: from a register it would take the
 // port that picks weights. Lines of 16 columns: scales and mins, enlarged. Of bytes a scale is that
 // of a 256th, and what the base makes of it is taken off the min, or (exactly) off zero.
@@ -90,13 +98,8 @@ struct Factors {
 
   [[gnu::always_inline]] void Expand(const uint8_t* block) {
     if constexpr (Block::kIsBf16) return;
-    const auto load = [&](int line) __attribute__((always_inline)) {
-      const uint8_t* p = block + Block::kValueBytes + line * Block::kLineBytes;
-      const Vec factors = kHalf ? LoadF16(p) : Load(reinterpret_cast<const float*>(p));
-      return Mul(factors, Set(kEnlarged));
-    };
     for (int line = 0; line < Block::kScales; ++line) {
-      Vec scale = load(line);
+      Vec scale = EnlargedFactors<Block, kHalf>(block, line);
       if constexpr (kBytes) scale = Mul(scale, Set(1.0f / 256));
       if constexpr (kBytes && !Block::kHasMin) {
         // 15 bits of it, so that its product with the base of 9 is exact.
@@ -106,7 +109,7 @@ struct Factors {
       }
       Store(lines[line], scale);
       if constexpr (Block::kHasMin) {
-        const Vec min = load(kRest);
+        const Vec min = EnlargedFactors<Block, kHalf>(block, kRest);
         Store(lines[kRest], kBytes ? Fma(scale, Set(-kByteBase), min) : min);
       }
     }

@@ -21,9 +21,11 @@
 #include "common/ops/simd_matmul.h"
 // Uses vector_avx512.h.
 #include "common/ops/amx_unpack.h"
+// Uses amx_unpack.h.
+#include "common/ops/amx_turned.h"
 // Uses simd_matmul.h, amx_tiles.h and amx_unpack.h.
 #include "common/ops/amx_few_rows.h"
-// Use amx_few_rows.h.
+// Use these.
 #include "common/ops/amx_gated.h"
 #include "common/ops/amx_many_rows.h"
 // Uses these.

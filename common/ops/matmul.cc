@@ -8,37 +8,69 @@ namespace tandem::ops {
 namespace {
 
 constexpr std::int64_t kUnitsPerThread = 8;  // so that threads finish together
-constexpr std::int64_t kRowsPerPart = 256;   // or more: unpacked weights must pay
+// Rows of a part, or more: unpacked weights must pay.
+constexpr std::int64_t kRowsPerPart = 256;
+constexpr std::int64_t kFewestRows = 128;
+constexpr std::int64_t kNearBytes = 1280 << 10;  // of a second-level cache of 2 MiB
 
-// The panels of one product as a kernel asks for them.
+// The panels of one product as a kernel asks for them. The units that threads divide are those of
+// one part of the rows after another: so each begins with rows of its own.
 class PanelClaims {
  public:
-  PanelClaims(Share share, std::int64_t panels, std::int64_t unit)
-      : claims_(share, (panels + unit - 1) / unit), panels_(panels), unit_(unit) {}
+  PanelClaims(Share share, std::int64_t panels, std::int64_t unit, std::int64_t parts)
+      : units_((panels + unit - 1) / unit),
+        claims_(share, units_ * parts),
+        panels_(panels),
+        unit_(unit) {}
 
+  // The part that the next panels are of; false when none are left.
+  bool NextPart(std::int64_t* part) {
+    if (mine_.begin == mine_.end && !claims_.Next(&mine_)) return false;
+    part_ = *part = mine_.begin / units_;
+    return true;
+  }
+  // Of that part.
   static std::int32_t Next(void* self, std::int64_t* begin, std::int64_t* end) {
-    PanelClaims& claims = *static_cast<PanelClaims*>(self);
-    Range units{};
-    if (!claims.claims_.Next(&units)) return 0;
-    *begin = units.begin * claims.unit_;
-    *end = std::min(units.end * claims.unit_, claims.panels_);
-    return 1;
+    return static_cast<PanelClaims*>(self)->NextPanels(begin, end) ? 1 : 0;
   }
 
  private:
+  bool NextPanels(std::int64_t* begin, std::int64_t* end) {
+    if (mine_.begin == mine_.end && !claims_.Next(&mine_)) return false;
+    const std::int64_t first = part_ * units_;
+    const std::int64_t last = std::min(mine_.end, first + units_);
+    if (mine_.begin < first || mine_.begin >= last) return false;
+    *begin = (mine_.begin - first) * unit_;
+    *end = std::min((last - first) * unit_, panels_);
+    mine_.begin = last;
+    return true;
+  }
+
+  std::int64_t units_;  // of a part
   Claims claims_;
   std::int64_t panels_;
   std::int64_t unit_;
+  Range mine_{0, 0};
+  std::int64_t part_ = 0;
 };
 
-// Rows are divided as well, into so many parts, where columns are too few to go round or rows too
-// many for a call. No part is so small that a class would keep the rows of an image otherwise.
-std::int64_t RowParts(std::int64_t units, std::int64_t rows, int threads) {
-  std::int64_t parts = (rows + kTileMatmulRows - 1) / kTileMatmulRows;
-  while (threads > 1 && units * parts < kUnitsPerThread * threads &&
-         rows >= 2 * parts * kRowsPerPart) {
-    parts *= 2;
-  }
+// Bytes of what a product reads of one row.
+std::int64_t RowBytes(const ActivationView& x) {
+  return x.blocks != nullptr ? x.groups * x.block_bytes / kActivationRows
+                             : x.k * static_cast<std::int64_t>(sizeof(float));
+}
+
+// Rows are divided as well, into so many parts, where they are too many for a call or for the
+// nearer caches, through which all of a part pass for every few columns, or columns too few to go
+// round. No part is so small that a class would keep the rows of an image otherwise.
+std::int64_t RowParts(const ActivationView& x, std::int64_t units, int threads) {
+  std::int64_t parts = (x.rows + kTileMatmulRows - 1) / kTileMatmulRows;
+  const auto divide_while = [&](std::int64_t rows, auto&& wanted) {
+    while (x.rows >= 2 * parts * rows && wanted()) parts *= 2;
+  };
+  divide_while(kFewestRows, [&] { return x.rows / parts * RowBytes(x) > kNearBytes; });
+  divide_while(kRowsPerPart,
+               [&] { return threads > 1 && units * parts < kUnitsPerThread * threads; });
   return parts;
 }
 
@@ -51,13 +83,13 @@ void ForEachPart(const OpsContext& context, const PackedMatrix& weights, const A
   TANDEM_CHECK(x.k == view.k);
   const std::int64_t panels = RoundUp(view.n, kPanelColumns) / kPanelColumns;
   const std::int64_t unit = context.kernels().panel_unit;
-  const std::int64_t parts = RowParts(panels / unit, x.rows, share.count());
+  const std::int64_t parts = RowParts(x, panels / unit, share.count());
   const auto begin = [&](std::int64_t part) {
     return std::min(x.rows, RoundUp(x.rows * part / parts, 2 * kActivationRows));
   };
-  for (std::int64_t part = 0; part < parts; ++part) {
+  PanelClaims claims(share, panels, unit, parts);
+  for (std::int64_t part; claims.NextPart(&part);) {
     const std::int64_t row = begin(part);
-    PanelClaims claims(share, panels, unit);
     MatmulArgs args{};
     args.weights = &view;
     args.x = x.row(row);

@@ -146,5 +146,15 @@ template <int64_t kBytes>
   }
 }
 
+// 4 by 4 within each four lanes.
+static inline void TransposeFour(const Vec* v, Vec* to) {
+  const Vec a = _mm512_unpacklo_ps(v[0], v[1]), b = _mm512_unpackhi_ps(v[0], v[1]);
+  const Vec c = _mm512_unpacklo_ps(v[2], v[3]), d = _mm512_unpackhi_ps(v[2], v[3]);
+  to[0] = _mm512_shuffle_ps(a, c, 0x44);
+  to[1] = _mm512_shuffle_ps(a, c, 0xee);
+  to[2] = _mm512_shuffle_ps(b, d, 0x44);
+  to[3] = _mm512_shuffle_ps(b, d, 0xee);
+}
+
 }  // namespace
 }  // namespace tandem::ops

@@ -112,20 +112,24 @@ TEST(MatmulTest, EveryTypeAndClassIsCloseToTheExactProduct) {
 }
 
 TEST(MatmulTest, MoreRowsAndBlocksThanACallTakesAreDividedWithoutATrace) {
-  constexpr std::int64_t kRows = 1100, kColumns = 40, kInner = 1376;
+  // Rows of so many bytes are divided further, to stay in the nearer caches.
+  constexpr std::int64_t kRows = 1100, kColumns = 40, kInner = 2080;
+  const std::vector<float> x = RandomFloats(kRows * kInner, 9);
   for (NumericsClass numerics : FastClasses()) {
-    const OwnedWeights weights = RandomWeights(WeightType::kQ8_0, kColumns, kInner, 3);
-    auto packed = PackedMatrix::Pack(weights.source, numerics);
-    ASSERT_TRUE(packed.ok());
     const OpsContext context = MakeContext(numerics, 3, kInner);
-    const std::vector<float> x = RandomFloats(kRows * kInner, 9);
-    const std::vector<float> whole = Multiply(context, *packed, x, kRows, 3);
-    for (std::int64_t rows : {1, 32, 40, 513}) {
-      for (std::int64_t row = 0; row + rows <= kRows; row += 521) {
-        const std::vector<float> part(x.begin() + row * kInner, x.begin() + (row + rows) * kInner);
-        const std::vector<float> y = Multiply(context, *packed, part, rows, 2);
-        ASSERT_EQ(std::memcmp(y.data(), whole.data() + row * kColumns, y.size() * 4), 0)
-            << Name(numerics) << " rows " << row << "+" << rows;
+    for (WeightType type : {WeightType::kQ4_0, WeightType::kQ4_1, WeightType::kQ8_0}) {
+      const OwnedWeights weights = RandomWeights(type, kColumns, kInner, 3);
+      auto packed = PackedMatrix::Pack(weights.source, numerics);
+      ASSERT_TRUE(packed.ok());
+      const std::vector<float> whole = Multiply(context, *packed, x, kRows, 3);
+      for (std::int64_t rows : {1, 32, 40, 513}) {
+        for (std::int64_t row = 0; row + rows <= kRows; row += 521) {
+          const std::vector<float> part(x.begin() + row * kInner,
+                                        x.begin() + (row + rows) * kInner);
+          const std::vector<float> y = Multiply(context, *packed, part, rows, 2);
+          ASSERT_EQ(std::memcmp(y.data(), whole.data() + row * kColumns, y.size() * 4), 0)
+              << Name(numerics) << " " << TypeName(type) << " rows " << row << "+" << rows;
+        }
       }
     }
   }
