@@ -4,7 +4,8 @@
 // running maximum and sum rescaled once a chunk, values added in ascending order. Chunks without a
 // visible key are skipped, and of a chunk only the visible keys count in any sum; so a row's bytes
 // depend on its own position and the stored keys and values, whatever rows share the call.
-// The current token's own key and value are read as stored.
+// The current token's own key and value are read as stored. Behind every 2048 keys (kKeySegment) a
+// row begins anew, and the parts are added in ascending order: threads may share one sequence.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct AttentionArgs {
 };
 
 // Requires: every slice's keys and values appended, behind a Barrier; kv.type is the class's.
-// Divided by (slice, rows, KV head).
+// Divided by (slice, rows, KV head) and, where there are few of these, segments of keys.
 void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvSlice> slices,
                const AttentionArgs& args, Share share);
 

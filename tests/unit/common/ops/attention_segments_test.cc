@@ -78,7 +78,7 @@ class LongSequence {
 };
 
 // Positions around the edges of segments, and of windows behind them.
-constexpr std::array<Range, 3> kRanges = {{{kKeySegment - 20, kKeySegment + 120},
+constexpr std::array<Range, 3> kRanges = {{{kKeySegment - 9, kKeySegment + 70},
                                            {2 * kKeySegment - 3, 2 * kKeySegment + 4},
                                            {kLength - 31, kLength}}};
 
