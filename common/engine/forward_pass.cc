@@ -255,7 +255,8 @@ void ForwardPass::Attend(const Step& step, const model::LayerWeights& weights,
                   .out_stride = stride,
                   .num_heads = config_.num_heads,
                   .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                  .window = window},
+                  .window = window,
+                  .precise = !weights.q.is_quantized()},
                  step.share);
   Barrier(step);
   if (ops_.kernels().image_row != nullptr) {

@@ -3,12 +3,12 @@
 // sources built for AMX; internal linkage.
 //
 // One pass over the chunks of 64 keys: scores, weights 2^(score - base), their sum, weighted
-// values. Weights are rounded to bf16; queries are split into two bf16, for
-// a rounding of theirs moves all scores of a row together. Sums are f32. The base is the highest
-// score of a row's first chunk, and moves only where a chunk's weights would pass kMaxWeight; so
-// sums are rescaled rarely, and never for a row because of another. A key that a row does not see
-// has weight 0; where zero times its value is not zero (an infinity), an output is not finite, and
-// the call's tokens are computed one by one: then no such key is read.
+// values. Weights are rounded to bf16, and queries too, or split into two bf16: a rounding of
+// theirs moves all scores of a row together. Sums are f32. The base is the highest score of a row's
+// first chunk, and moves only where a chunk's weights would pass kMaxWeight; so sums are rescaled
+// rarely, and never for a row because of another. A key that a row does not see has weight 0; where
+// zero times its value is not zero (an infinity), an output is not finite, and the call's tokens
+// are computed one by one: then no such key is read.
 #pragma once
 
 #include <stdint.h>

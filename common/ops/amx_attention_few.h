@@ -241,8 +241,10 @@ class FewRows {
       LoadTile<3>(chunk.keys[kTile] + i * 64, chunk.stride);
       LoadTile<2>(queries, kStride);  // high
       AddProductBf16<kScores, 3, 2>();
-      LoadTile<2>(queries + kTileSide * kStride, kStride);  // low
-      AddProductBf16<kScores, 3, 2>();
+      if (data.args->precise != 0) {
+        LoadTile<2>(queries + kTileSide * kStride, kStride);  // low
+        AddProductBf16<kScores, 3, 2>();
+      }
       fetch->Some(kProducts);
     }
   }

@@ -140,7 +140,7 @@ class TileSlots {
       const uint8_t* queries =
           data_.queries + (after_->query_tile * steps() + step) * 2 * kTileBytes;
       LoadTileOnce<4>(queries, 64);  // not again before all other query tiles
-      LoadTileOnce<7>(queries + kTileBytes, 64);
+      if (data_.args->precise != 0) LoadTileOnce<7>(queries + kTileBytes, 64);
     }
     if (kSum < after_->begin || kSum >= after_->end) return;
     constexpr int kKeys = 5 + kSum % 2;
@@ -151,7 +151,7 @@ class TileSlots {
   // A slot after the high parts' product, which it has to wait for.
   template <int kSum>
   inline __attribute__((always_inline)) void AddLowScores() {
-    if (kSum < after_->begin || kSum >= after_->end) return;
+    if (data_.args->precise == 0 || kSum < after_->begin || kSum >= after_->end) return;
     AddProductBf16<kSum, 7, 5 + kSum % 2>();
   }
 

@@ -25,6 +25,9 @@ struct AttentionArgs {
   std::int64_t num_heads = 0;  // a multiple of kv.num_kv_heads
   float scale = 0;             // of the scores; usually 1 / sqrt(head_dim)
   std::int64_t window = 0;     // a row sees its last `window` keys, its own included; 0: all
+  // Of weights that are not quantised: class amx then takes queries as the sum of two bf16, as one
+  // rounded to bf16 would be the largest error. The other classes take f32 always.
+  bool precise = false;
 };
 
 // Requires: every slice's keys and values appended, behind a Barrier; kv.type is the class's.

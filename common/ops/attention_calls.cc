@@ -35,6 +35,7 @@ AttendArgs CallMaker::Make(const Tile& tile, std::int64_t segment, const float**
       .key_begin = segment * kKeySegment,
       .key_end = (segment + 1) * kKeySegment,
       .scale = args_.scale,
+      .precise = args_.precise ? 1 : 0,
       .head_dim = kv_.head_dim,
       .block_size = kv_.block_size,
       .block_bytes = kv_.block_bytes(),

@@ -108,7 +108,8 @@ struct AttendArgs {
   int64_t window;           // 0: no window
   int64_t key_begin;        // a multiple of kKeyChunk
   int64_t key_end;
-  float scale;  // of the scores
+  float scale;      // of the scores
+  int32_t precise;  // queries as two bf16 where the class rounds them
   int64_t head_dim;
   int64_t block_size;          // tokens
   int64_t block_bytes;         // one (layer, block)

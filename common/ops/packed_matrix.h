@@ -41,6 +41,7 @@ class PackedMatrix {
   std::int64_t n() const { return view_.n; }  // output columns
   std::int64_t k() const { return view_.k; }
   std::int64_t bytes() const { return BytesOf(view_); }
+  bool is_quantized() const { return view_.group > 0; }
   // Stays valid while this lives; moving does not change it.
   const PackedView& view() const { return view_; }
 

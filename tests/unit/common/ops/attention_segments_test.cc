@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kLength = 2 * kKeySegment + 130;
 
 constexpr Case kShapes[] = {
-    {6, 2, 64, 16, 0}, {6, 2, 64, 16, 100},   {2, 1, 20, 8, kKeySegment},
-    {3, 3, 80, 16, 0}, {2, 2, 128, 32, 2500}, {9, 1, 32, 16, 1},
+    {6, 2, 64, 16, 0},        {6, 2, 64, 16, 100, false},   {2, 1, 20, 8, kKeySegment},
+    {3, 3, 80, 16, 0, false}, {2, 2, 128, 32, 2500, false}, {9, 1, 32, 16, 1},
 };
 
 // A sequence whose keys and values are all in the arena.
@@ -96,7 +96,7 @@ TEST(AttentionSegmentsTest, LongSequencesAreCloseToTheExactResult) {
           const std::vector<double> exact =
               Exact(shape, KvTypeOf(numerics), sequence.sequence(), row, head);
           for (std::int64_t i = 0; i < shape.head_dim; ++i) {
-            ASSERT_NEAR(out[head * shape.head_dim + i], exact[i], Bound(numerics))
+            ASSERT_NEAR(out[head * shape.head_dim + i], exact[i], Bound(numerics, shape))
                 << "row " << row << " head " << head << " " << i;
           }
         }
