@@ -12,7 +12,10 @@
 // Use these.
 #include "common/ops/amx_attention_fetch.h"
 #include "common/ops/amx_attention_rows.h"
-// Use amx_attention_rows.h.
+#include "common/ops/amx_attention_slots.h"
+// Uses fetch and rows.
+#include "common/ops/amx_attention_few_data.h"
+// Use all of these.
 #include "common/ops/amx_attention_few.h"
 #include "common/ops/amx_attention_many.h"
 // Uses both.
