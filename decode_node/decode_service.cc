@@ -30,7 +30,7 @@ StatusOr<std::unique_ptr<DecodeService>> DecodeService::Start(const model::Model
   config.num_blocks = options.num_blocks;
   config.max_context = options.max_context;
   config.step_sequences = options.step_sequences;
-  config.numerics = model.numerics_class();
+  config.numerics = model.numerics_identity();
   TANDEM_RETURN_IF_ERROR(config.Validate());
   std::unique_ptr<DecodeService> service(new DecodeService(config));
   TANDEM_RETURN_IF_ERROR(service->Open(model, options));
@@ -76,7 +76,7 @@ Status DecodeService::Open(const model::Model& model, const Options& options) {
   hello.incarnation = config_.incarnation;
   hello.model_instance = config_.model_instance;
   hello.layout = config_.layout;
-  hello.numerics = engine_->numerics_class();
+  hello.numerics = engine_->numerics_identity();
   hello.capacity = {.num_blocks = config_.num_blocks,
                     .max_context = config_.max_context,
                     .max_sequences = config_.reservations_max};

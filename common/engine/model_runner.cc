@@ -195,6 +195,5 @@ void ModelRunner::SetStageTimes(StageTimes* times) {
 }
 const ModelRunner::Options& ModelRunner::options() const { return impl_->options(); }
 const model::Model& ModelRunner::model() const { return impl_->model(); }
-std::string_view ModelRunner::numerics_class() const { return impl_->model().numerics_class(); }
 
 }  // namespace tandem::engine

@@ -71,10 +71,6 @@ class ModelRunner {
 
   const Options& options() const;
   const model::Model& model() const;
-  // Workers whose names are equal give the same bytes: kernel family, weight layout, activation
-  // type, KV dtype.
-  std::string_view numerics_class() const;
-
  private:
   class Impl;
   explicit ModelRunner(std::unique_ptr<Impl> impl);

@@ -15,6 +15,7 @@
 #include "common/model/weight_cache.h"
 #include "common/model/weights_home.h"
 #include "common/ops/numerics_class.h"
+#include "common/ops/self_check.h"
 
 namespace tandem::model {
 
@@ -47,6 +48,8 @@ class Model {
   const Weights& weights() const { return *weights_; }
   ops::NumericsClass numerics() const { return numerics_; }
   std::string_view numerics_class() const { return ops::Name(numerics_); }
+  // What other workers must have to give the same bytes.
+  std::string numerics_identity() const { return ops::IdentityOf(numerics_); }
   const std::string& path() const { return path_; }
   ByteCount packed_bytes() const;  // memory that the packed weights take
   const WeightsHome& weights_home() const { return home_; }

@@ -11,6 +11,10 @@
 //   amx          bf16 tiles, made of what the   bf16, f32 on F32 and   bf16  AMX bf16, AVX-512
 //                file has; F32 and F16 as avx2  F16 weights                  VNNI and BF16
 //
+// In attention class amx rounds weights to bf16, and queries too where the model's are made by
+// quantised weights, else it takes them as the sum of two bf16; the others compute in f32.
+//
+// A class's bytes are those of a build: workers tell each other ops::IdentityOf (self_check.h).
 // The class comes from a table by vendor and instruction set or from a flag, never from a timing.
 // The table takes the fastest class that is nearer to the f32 reference than llama.cpp's CPU path
 // on every type of file; int8 activations (avx512-vnni) are not always, and are for those who ask

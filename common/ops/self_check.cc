@@ -113,22 +113,29 @@ StatusOr<std::uint64_t> MatmulDigest(const OpsContext& context, const Activation
   return Digest(y);
 }
 
-std::uint64_t AttentionDigest(const OpsContext& context) {
-  constexpr std::int64_t kLength = 100, kHeads = 3, kDim = 24, kBlock = 16;
+// Of the tokens [first, length) of one sequence.
+std::vector<float> AttentionRows(const OpsContext& context, std::int64_t first, std::int64_t length,
+                                 std::int64_t window) {
+  constexpr std::int64_t kHeads = 3, kDim = 24, kBlock = 16;
   PagedKv kv{.type = KvTypeOf(context.numerics()),
              .num_kv_heads = 1,
              .block_size = kBlock,
              .head_dim = kDim};
-  std::vector<std::byte> arena(static_cast<std::size_t>(kv.block_bytes() * 7));
+  std::vector<std::int32_t> table;
+  for (std::int64_t i = RoundUp(length, kBlock) / kBlock; i > 0; --i) {
+    table.push_back(static_cast<std::int32_t>(i - 1));
+  }
+  std::vector<std::byte> arena(table.size() * static_cast<std::size_t>(kv.block_bytes()));
   kv.layer = arena.data();
-  const std::array<std::int32_t, 7> table = {6, 0, 5, 1, 4, 2, 3};
-  const std::vector<float> q = Inputs(kLength * kHeads * kDim, 9);
-  const std::vector<float> k = Inputs(kLength * kDim, 10);
-  const std::vector<float> v = Inputs(kLength * kDim, 11);
+  const std::int64_t rows = length - first;
+  const std::vector<float> q = Inputs(rows * kHeads * kDim, 9);
+  const std::vector<float> k = Inputs(length * kDim, 10);
+  const std::vector<float> v = Inputs(length * kDim, 11);
+  const KvSlice whole{.num_rows = length, .block_table = table.data()};
+  KvAppend(context, kv, {&whole, 1},
+           {.k = k.data(), .v = v.data(), .k_stride = kDim, .v_stride = kDim}, {0, length});
+  const KvSlice slice{.num_rows = rows, .first_position = first, .block_table = table.data()};
   std::vector<float> out(2 * q.size());
-  const KvSlice slice{.num_rows = kLength, .block_table = table.data()};
-  KvAppend(context, kv, {&slice, 1},
-           {.k = k.data(), .v = v.data(), .k_stride = kDim, .v_stride = kDim}, {0, kLength});
   for (const bool precise : {false, true}) {
     Attention(context, kv, {&slice, 1},
               {.q = q.data(),
@@ -137,11 +144,20 @@ std::uint64_t AttentionDigest(const OpsContext& context) {
                .out_stride = kHeads * kDim,
                .num_heads = kHeads,
                .scale = 0.25f,
-               .window = 80,
+               .window = window,
                .precise = precise},
               {});
   }
-  return Digest(out);
+  return out;
+}
+
+// Rows of one segment of keys, and of one to three.
+std::uint64_t AttentionDigest(const OpsContext& context) {
+  std::vector<float> all = AttentionRows(context, 0, 100, 80);
+  const std::vector<float> more =
+      AttentionRows(context, 2 * kKeySegment - 1, 2 * kKeySegment + 2, 0);
+  all.insert(all.end(), more.begin(), more.end());
+  return Digest(all);
 }
 
 struct NamedType {
@@ -160,27 +176,27 @@ constexpr std::size_t kNumKernels = 5 + std::size(kTypes);
 // In the order of ComputeDigests.
 using Digests = std::array<std::uint64_t, kNumKernels>;
 constexpr Digests kScalarF32 = {0x0e4dad13c51097e1, 0xda047d468b086b3a, 0x50835e8a3b345f96,
-                                0x4b3a281e1f84dfcf, 0x4cf219c483b06b27, 0x24813e9590b8b801,
+                                0x4b3a281e1f84dfcf, 0x9288606f61c7da56, 0x24813e9590b8b801,
                                 0xa39643a6b6c460fd, 0x68b12793735e5e19, 0x38bbbc3778ef5db4,
                                 0x73ec271d8ba0af9c, 0x5954ec3cbf0b2637, 0x3e4268c1a2fa9356,
                                 0x31f2cf0a11633355};
 constexpr Digests kAvx2 = {0x55a0d3e1fd5a199c, 0x2b94e8487ca5d362, 0x48feb365381a79e9,
-                           0x4b3a281e1f84dfcf, 0xa48468ace0dd9ec3, 0x2421de091516f966,
+                           0x4b3a281e1f84dfcf, 0xcfa1f245d29811cd, 0x2421de091516f966,
                            0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0xf0175e79ce3ea116,
                            0x63c598b597401520, 0x8affa3701ba048b7, 0x386db68758b5815d,
                            0xcc5cdb2eb8180886};
 constexpr Digests kAvx512 = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05af14b4e534d,
-                             0x4b3a281e1f84dfcf, 0xb9b482569b8d4ce7, 0x2421de091516f966,
+                             0x4b3a281e1f84dfcf, 0x010f130604c83b27, 0x2421de091516f966,
                              0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0xf0175e79ce3ea116,
                              0x63c598b597401520, 0x8affa3701ba048b7, 0x386db68758b5815d,
                              0xcc5cdb2eb8180886};
 constexpr Digests kAvx512Vnni = {0x0e4dad13c51097e1, 0x2b94e8487ca5d362, 0x96d05af14b4e534d,
-                                 0x4b3a281e1f84dfcf, 0xb9b482569b8d4ce7, 0x2421de091516f966,
+                                 0x4b3a281e1f84dfcf, 0x010f130604c83b27, 0x2421de091516f966,
                                  0xf2b36d44d8e6b6e9, 0x55daa4e08d32076b, 0x28a352a218046e99,
                                  0x5268f846784e3230, 0xec84050914d56ab5, 0x76efa7b05aeb5dd3,
                                  0xb384b7d423852b80};
 constexpr Digests kAmx = {0x0e4dad13c51097e1, 0xd3d00a2dbb6a4950, 0x96d05af14b4e534d,
-                          0x4b3a281e1f84dfcf, 0x731e8b5b69a16cd3, 0x2421de091516f966,
+                          0x4b3a281e1f84dfcf, 0x1e2e07f5cea7d33f, 0x2421de091516f966,
                           0xf2b36d44d8e6b6e9, 0xa4a5118fe40bdb2e, 0x4e7875fb6b389d7a,
                           0x776ec56e192d848b, 0x3f06d56078418c95, 0xf409e908273f3c6b,
                           0x95527a73d31eadb5};
@@ -221,6 +237,12 @@ StatusOr<std::vector<KernelDigest>> ComputeDigests(NumericsClass numerics) {
     digests.push_back({named.name, digest});
   }
   return digests;
+}
+
+std::string IdentityOf(NumericsClass numerics) {
+  std::uint64_t all = 0;
+  for (std::uint64_t digest : Known(numerics)) all = Mix64(all ^ digest);
+  return fmt::format("{}.{:08x}", Name(numerics), static_cast<std::uint32_t>(all));
 }
 
 Status SelfCheck(NumericsClass numerics) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct KernelDigest {
 
 // What this processor computes. Requires: it supports `numerics`.
 StatusOr<std::vector<KernelDigest>> ComputeDigests(NumericsClass numerics);
+
+// The class and a digest of its known bytes, "amx.1f3a9c20": builds whose kernels differ are of
+// different classes to one another.
+std::string IdentityOf(NumericsClass numerics);
 
 // Errors: FailedPrecondition naming the first kernel that differs, with both digests.
 Status SelfCheck(NumericsClass numerics);

@@ -70,7 +70,7 @@ void EngineThread::Main(const model::Model& model, engine::KvArena& arena, const
     MutexLock lock(mutex_);
     created_ = runner.status();
     started_ = true;
-    if (runner.ok()) numerics_ = (*runner)->numerics_class();
+    if (runner.ok()) numerics_ = model.numerics_identity();
   }
   if (!runner.ok()) return;
   Work work;

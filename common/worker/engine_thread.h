@@ -56,8 +56,8 @@ class EngineThread {
   // long it will probably take; zero: not known. Requires: no step runs. Any thread.
   void Run(std::uint64_t step, const sequence::Batch* batch, Duration expected);
 
-  // Workers of equal names compute equal bytes.
-  const std::string& numerics_class() const { return numerics_; }
+  // Workers of equal ones compute equal bytes.
+  const std::string& numerics_identity() const { return numerics_; }
 
  private:
   class Observer;

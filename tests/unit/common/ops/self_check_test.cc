@@ -34,5 +34,12 @@ TEST(SelfCheckTest, ClassesDifferWhereTheirArithmeticDoes) {
   EXPECT_GE(products.size() + 1, Classes().size());
 }
 
+TEST(SelfCheckTest, AnIdentityNamesTheClassAndItsBytes) {
+  EXPECT_TRUE(IdentityOf(NumericsClass::kAmx).starts_with("amx."));
+  EXPECT_EQ(IdentityOf(NumericsClass::kAmx).size(), 12);
+  EXPECT_NE(IdentityOf(NumericsClass::kAvx512).substr(7),
+            IdentityOf(NumericsClass::kAvx512Vnni).substr(12));
+}
+
 }  // namespace
 }  // namespace tandem::ops
