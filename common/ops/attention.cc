@@ -91,6 +91,7 @@ void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvS
                const AttentionArgs& args, Share share) {
   TANDEM_CHECK(kv.type == KvTypeOf(context.numerics()));
   TANDEM_CHECK(args.num_heads % kv.num_kv_heads == 0);
+  TANDEM_CHECK(share.count() * AttentionParts::kRowsPerThread <= context.attention_parts().rows());
   const Cut cut(context.kernels(), kv, slices, args, share.count());
   const CallMaker maker(context, kv, args, share.index);
   const Division division = DivisionOf(cut, slices, args.window, share, context.attention_parts());

@@ -30,8 +30,10 @@ struct AttentionArgs {
   bool precise = false;
 };
 
-// Requires: every slice's keys and values appended, behind a Barrier; kv.type is the class's.
-// Divided by (slice, rows, KV head) and, where there are few of these, segments of keys.
+// Requires: every slice's keys and values appended, behind a Barrier; a Barrier between one
+// attention and the next of a context; kv.type is the class's; no more threads than the context's.
+// Divided by (slice, rows, KV head) and, where there are few of these, segments of keys, as
+// long as AttentionParts has room for their parts (2 threads and 9 heads: 56 segments).
 void Attention(const OpsContext& context, const PagedKv& kv, std::span<const KvSlice> slices,
                const AttentionArgs& args, Share share);
 

@@ -84,6 +84,7 @@ class LongTile {
 
  private:
   static constexpr std::int64_t kMaxRows = AttentionParts::kRowsPerThread;
+  static_assert(kMaxRows >= std::max(kAttendRows, kAmxAttendRows));
 
   SegmentTile Part(std::int64_t index) const {
     return Segment(tile_, maker_.window(), segments_.begin + index);

@@ -27,10 +27,19 @@ void AddParts(const Kernels& kernels, std::int64_t head_dim, std::int64_t rows,
     const float base = std::max(results.base[row], parts.base[row]);
     moved[0][row] = kernels.base_unit * (results.base[row] - base);
     moved[1][row] = kernels.base_unit * (parts.base[row] - base);
-    results.base[row] = base;
   }
   for (float* of : moved) kernels.exp_sum(of, fresh_row, 0.0f, of);
+  const auto copy = [&](std::int64_t row) {
+    std::copy_n(parts.out[row], head_dim, results.out[row]);
+    results.base[row] = parts.base[row];
+    results.total[row] = parts.total[row];
+  };
   for (std::int64_t row = 0; row < fresh_row; ++row) {
+    if (parts.total[row] == 0) continue;
+    if (results.total[row] == 0) {
+      copy(row);
+      continue;
+    }
     const float before = results.total[row] * moved[0][row];
     const float part = parts.total[row] * moved[1][row];
     const float total = before + part;
@@ -39,13 +48,10 @@ void AddParts(const Kernels& kernels, std::int64_t head_dim, std::int64_t rows,
     for (std::int64_t i = 0; i < head_dim; ++i) {
       out[i] = out[i] * share[0] + parts.out[row][i] * share[1];
     }
+    results.base[row] = std::max(results.base[row], parts.base[row]);
     results.total[row] = total;
   }
-  for (std::int64_t row = fresh_row; row < rows; ++row) {
-    std::copy_n(parts.out[row], head_dim, results.out[row]);
-    results.base[row] = parts.base[row];
-    results.total[row] = parts.total[row];
-  }
+  for (std::int64_t row = fresh_row; row < rows; ++row) copy(row);
 }
 
 }  // namespace tandem::ops

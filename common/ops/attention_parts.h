@@ -48,8 +48,8 @@ class AttentionParts {
   std::unique_ptr<std::atomic<std::int64_t>[]> done_;
 };
 
-// Adds parts to results; where `fresh_row` says that there are none yet, copies them. At most
-// AttentionParts::kRowsPerThread rows.
+// Adds parts to results; from `fresh_row` on, where there are none yet, copies them. A part without
+// weight (all its scores are -infinity) is left out. At most AttentionParts::kRowsPerThread rows.
 void AddParts(const Kernels& kernels, std::int64_t head_dim, std::int64_t rows,
               std::int64_t fresh_row, const PartRows& parts, const PartRows& results);
 

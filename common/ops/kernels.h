@@ -99,7 +99,7 @@ inline constexpr int64_t kAmxAttendRows = 256;
 inline constexpr int64_t kMaxHeadDim = 256;
 
 // Query rows that share one KV head. Row r sees the keys [max(0, position - window + 1), position],
-// those of them that lie in [key_begin, key_end): at least one.
+// those of them that lie in [key_begin, key_end): at least one, unless it is of a call to come.
 struct AttendArgs {
   int64_t rows;             // <= the class's attend_rows
   const float* const* q;    // [rows] -> [head_dim]
@@ -166,8 +166,8 @@ struct Kernels {
   // once. Null where the class has none.
   void (*image_row)(const float* x, int64_t k, void* image, int64_t row, int64_t rows);
   void (*matmul)(const MatmulArgs* args);
-  // Calls of one head_dim, window, block size and scratch, in order. The one that the thread is
-  // likely to make after them, or null: what it reads may be fetched ahead.
+  // Calls of one head_dim, window, block size, precision and scratch, in order. The one that the
+  // thread is likely to make after them, or null: what it reads may be fetched ahead.
   void (*attend)(const AttendArgs* calls, int64_t count, const AttendArgs* after);
   // The largest that is not NaN, or -infinity; returns whether one is NaN.
   int32_t (*largest)(const float* x, int64_t n, float* max);

@@ -8,10 +8,12 @@ namespace tandem::ops {
 namespace {
 
 constexpr std::int64_t kUnitsPerThread = 8;  // so that threads finish together
-// Rows of a part, or more: unpacked weights must pay.
+// Rows of a part, or more, where threads want more units: unpacked weights must pay.
 constexpr std::int64_t kRowsPerPart = 256;
-constexpr std::int64_t kFewestRows = 128;
-constexpr std::int64_t kNearBytes = 1280 << 10;  // of a second-level cache of 2 MiB
+// Of rows in a second-level cache of 2 MiB. Each part reads and unpacks all weights: measured with
+// weights that the third level holds.
+constexpr std::int64_t kNearBytes = 1280 << 10;
+constexpr std::int64_t kFewestRows = 128;  // of a part that is to have so few bytes
 
 // The panels of one product as a kernel asks for them. The units that threads divide are those of
 // one part of the rows after another: so each begins with rows of its own.

@@ -1,7 +1,7 @@
 // y[rows, n] = x[rows, k] · W[n, k]^T (+ bias) (+ y).
 //
 // Every row count adds over k in the same order for each output element. Threads divide columns,
-// and rows too where columns are few.
+// and rows too where columns are few or rows more than a core's cache holds.
 #pragma once
 
 #include <cstdint>

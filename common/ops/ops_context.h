@@ -1,6 +1,6 @@
-// What every operator needs to run: the class's kernels and each thread's scratch memory.
-// Made once per engine; the operators only read it, so all threads of one pool share it. Two pools
-// that run at the same time need one each.
+// What every operator needs to run: the class's kernels, each thread's scratch memory, and memory
+// for parts of attention. Made once per engine; the threads of one pool share it. Two pools that
+// run at the same time need one each.
 #pragma once
 
 #include <cstdint>

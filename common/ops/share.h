@@ -1,7 +1,8 @@
 // How the threads of a pool divide an operator's work.
 //
-// The work is cut into units along rows and columns only (rows, panels of a matrix, tiles of
-// attention), so that no value depends on the number of threads or on who computes what. Each
+// The work is cut into units along rows and columns (rows, panels of a matrix, tiles of attention)
+// and at fixed positions (segments of keys), so that no value depends on the number of threads or
+// on who computes what. Each
 // thread begins with an equal run of units, takes them a few at a time, and then takes from those
 // who are behind: threads finish together even where cores are at different speeds or shared.
 // Nothing here is a barrier: the caller puts ThreadPool::Barrier() where one operator reads what

@@ -10,6 +10,7 @@
 
 #include "common/base/cpu_features.h"
 #include "common/base/random.h"
+#include "common/ops/kernels.h"
 #include "common/ops/numerics_class.h"
 #include "tests/integration/engine/rig.h"
 #include "tests/testing/model_generator.h"
@@ -95,12 +96,14 @@ TestModel AwkwardFloat() {
   spec.head_dim = 10;
   spec.ff = 76;
   spec.sliding_window = 37;
+  spec.context = 4096;
   return GenerateModel(spec, {.seed = 3, .dtype = formats::DType::kF32});
 }
 
 TestModel AwkwardQuantized() {
   ModelSpec spec = ModelSpec::Of(Arch::kQwen3);
   spec.layers = 2;
+  spec.context = 4096;
   return GenerateModel(spec, {.seed = 4,
                               .dtype = formats::DType::kQ4_1,
                               .dtype_of = {{"down_proj.weight", formats::DType::kQ5_0},
@@ -188,6 +191,30 @@ INSTANTIATE_TEST_SUITE_P(Classes, SameBytesTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Generation begins before the end of a segment of keys and ends behind it.
+TEST_P(SameBytesTest, BeyondASegmentOfKeys) {
+  std::vector<RigRequest> longer = MakeRequests(2, model_->config().vocab_size, 30);
+  SplitMix64 random(8);
+  for (RigRequest& request : longer) {
+    while (std::ssize(request.prompt) < ops::kKeySegment - 12) {
+      request.prompt.push_back(TokenId(static_cast<std::int32_t>(
+          random.Below(static_cast<std::uint64_t>(model_->config().vocab_size)))));
+    }
+  }
+  const auto expected = rig(1).Run(longer, {.batch = 1, .chunk = 0, .threads = 1, .seed = 1});
+  for (const RigPlan& plan : {RigPlan{1, 700, 2, 2}, RigPlan{2, 511, 2, 3}}) {
+    EXPECT_TRUE(Same(*model_, expected, rig(2).Run(longer, plan))) << plan.ToString();
+  }
+  std::vector<RigRequest> again = longer;
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    again[i].earlier.assign(expected[i].tokens.begin(), expected[i].tokens.begin() + 20);
+  }
+  const auto results = rig(2).Run(again, {.batch = 2, .chunk = 900, .threads = 2, .seed = 5});
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    EXPECT_EQ(FirstDifference(*model_, expected[i], results[i], 20), "") << "request " << i;
+  }
+}
+
 TEST(SmolLm2SameBytesTest, EightRequestsThroughFourPlans) {
   const auto path = SmolLm2Path();
   if (!path) GTEST_SKIP() << "the SmolLM2 file is not in the model cache";

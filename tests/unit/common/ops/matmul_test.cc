@@ -122,6 +122,10 @@ TEST(MatmulTest, MoreRowsAndBlocksThanACallTakesAreDividedWithoutATrace) {
       auto packed = PackedMatrix::Pack(weights.source, numerics);
       ASSERT_TRUE(packed.ok());
       const std::vector<float> whole = Multiply(context, *packed, x, kRows, 3);
+      // Each panel of each part is added once.
+      const std::vector<float> twice =
+          Multiply(context, *packed, x, kRows, 2, {.accumulate = true}, whole);
+      for (std::size_t i = 0; i < twice.size(); ++i) ASSERT_EQ(twice[i], 2 * whole[i]) << i;
       for (std::int64_t rows : {1, 32, 40, 513}) {
         for (std::int64_t row = 0; row + rows <= kRows; row += 521) {
           const std::vector<float> part(x.begin() + row * kInner,
