@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "common/base/cpu_list.h"
 #include "common/base/status.h"

@@ -66,7 +66,7 @@ struct Hello {
   std::uint64_t features = 0;
   Hash128 model_instance;
   kv::KvLayout layout;
-  std::string numerics;  // the numerics class; never a reason to refuse
+  std::string numerics;  // the numerics class with its digest; never a reason to refuse
   std::string checksum;  // algorithm of LayerDone::checksum
   Capacity capacity;
   std::string rpc_address;  // host:port this node listens on; empty for a router
