@@ -76,7 +76,7 @@ Status DecodeService::Open(const model::Model& model, const Options& options) {
   hello.incarnation = config_.incarnation;
   hello.model_instance = config_.model_instance;
   hello.layout = config_.layout;
-  hello.numerics = engine_->numerics_identity();
+  hello.numerics = config_.numerics;
   hello.capacity = {.num_blocks = config_.num_blocks,
                     .max_context = config_.max_context,
                     .max_sequences = config_.reservations_max};

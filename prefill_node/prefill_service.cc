@@ -71,7 +71,7 @@ Status PrefillService::Open(const model::Model& model, const Options& options) {
   hello.incarnation = config_.incarnation;
   hello.model_instance = config_.model_instance;
   hello.layout = config_.layout;
-  hello.numerics = engine_->numerics_identity();
+  hello.numerics = model.numerics_identity();
   hello.capacity = {.num_blocks = config_.num_blocks,
                     .max_context = config_.max_context,
                     .max_sequences = config_.tasks_max};

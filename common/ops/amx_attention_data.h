@@ -109,7 +109,7 @@ static inline __mmask16 StoreDims(float* to, Vec v, int64_t left) {
 }
 
 // 32 dims of a row's query, times scale times log2(e) (scores are exponents of two), as the sum of
-// two bf16.
+// two bf16; the low one only where queries are to be precise.
 static inline void SplitQuery(const AttendArgs* args, int64_t row, int64_t step, Vec* high,
                               Vec* low) {
   const Vec scale = Set(args->scale * 1.44269504f);
@@ -125,9 +125,10 @@ static inline void SplitQuery(const AttendArgs* args, int64_t row, int64_t step,
     }
   }
   const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(part[1], part[0]));
+  *high = _mm512_castsi512_ps(rounded);
+  if (args->precise == 0) return;
   const Vec rest[2] = {Sub(part[0], Bf16ToVec(_mm512_castsi512_si256(rounded))),
                        Sub(part[1], Bf16ToVec(_mm512_extracti64x4_epi64(rounded, 1)))};
-  *high = _mm512_castsi512_ps(rounded);
   *low = reinterpret_cast<Vec>(_mm512_cvtne2ps_pbh(rest[1], rest[0]));
 }
 

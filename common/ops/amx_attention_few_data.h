@@ -37,7 +37,7 @@ static void StoreFewQueries(const AttendData& data) {
         SplitQuery(data.args, row, step, &parts[0][row], &parts[1][row]);
       }
     }
-    for (int64_t part = 0; part < 2; ++part) {
+    for (int64_t part = 0; part < (data.args->precise != 0 ? 2 : 1); ++part) {
       float* to = reinterpret_cast<float*>(data.queries) + (step * 2 + part) * kTileSide * kWide;
       for (int64_t four = 0; four < kWide; four += 4) {
         Vec pairs[4];

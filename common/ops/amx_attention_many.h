@@ -17,13 +17,13 @@ namespace {
 static void StoreQueries(const AttendData& data) {
   for (int64_t row = 0; row < data.query_tiles * kTileSide; ++row) {
     for (int64_t step = 0; step < data.steps; ++step) {
-      Vec high, low;
+      Vec high, low = Zero();
       SplitQuery(data.args, row, step, &high, &low);
       float* to = reinterpret_cast<float*>(data.queries) +
                   (row / kTileSide * data.steps + step) * 2 * kTileFloats +
                   row % kTileSide * kLanes;
       Store(to, high);
-      Store(to + kTileFloats, low);
+      if (data.args->precise != 0) Store(to + kTileFloats, low);
     }
   }
 }

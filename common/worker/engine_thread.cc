@@ -70,7 +70,6 @@ void EngineThread::Main(const model::Model& model, engine::KvArena& arena, const
     MutexLock lock(mutex_);
     created_ = runner.status();
     started_ = true;
-    if (runner.ok()) numerics_ = model.numerics_identity();
   }
   if (!runner.ok()) return;
   Work work;

@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -56,9 +55,6 @@ class EngineThread {
   // long it will probably take; zero: not known. Requires: no step runs. Any thread.
   void Run(std::uint64_t step, const sequence::Batch* batch, Duration expected);
 
-  // Workers of equal ones compute equal bytes.
-  const std::string& numerics_identity() const { return numerics_; }
-
  private:
   class Observer;
   EngineThread(Events events, CoreTurns* turns) : events_(std::move(events)), turns_(turns) {}
@@ -75,7 +71,6 @@ class EngineThread {
 
   const Events events_;
   CoreTurns* const turns_;
-  std::string numerics_;  // set before Start returns
   Mutex mutex_;
   Status created_ ABSL_GUARDED_BY(mutex_);
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "common/base/mutex.h"
 #include "common/base/random.h"
@@ -142,6 +143,7 @@ TEST_P(NodesTest, PrefixHitsSkipComputingAndSendingAndChangeNothing) {
 
 TEST_P(NodesTest, TwoOfEachGiveTheSameTokensAndAllWork) {
   ASSERT_NO_FATAL_FAILURE(StartPairs(2, 2));
+  EXPECT_EQ(router_->NumericsClasses(), std::set{SmallModel().model->numerics_identity()});
   ExpectSameTokens(MakeRequests(32, 3));
   auto books = router_->AwaitIdle();
   for (const char* name : {"decode-0", "decode-1"}) EXPECT_GT(books[name]["joined"], 0) << name;

@@ -108,6 +108,13 @@ void TestRouter::TellPeers() {
   for (const NodeId source : sources) peers_->Send(source, peers);
 }
 
+std::set<std::string> TestRouter::NumericsClasses() {
+  MutexLock lock(mutex_);
+  std::set<std::string> classes;
+  for (const auto& [id, node] : nodes_) classes.insert(node.hello.numerics);
+  return classes;
+}
+
 std::uint64_t TestRouter::Send(TokenIds prompt, const sequence::SamplingParams& params) {
   handoff::Prefill message;
   NodeId to{0};

@@ -50,6 +50,9 @@ class TestRouter {
   // Closes all connections and waits for their ends.
   void Disconnect();
 
+  // What the nodes' Hellos say.
+  std::set<std::string> NumericsClasses();
+
   // Prompt tokens with hashes for a node's prefix cache; round robin over nodes by number.
   std::uint64_t Send(TokenIds prompt, const sequence::SamplingParams& params);
   // Cancels everywhere as soon as the request has come to `phase` (at once when it has).

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "common/ops/attention.h"
@@ -31,6 +32,7 @@ class LongSequence {
   }
 
   Sequence& sequence() { return sequence_; }
+  const Sequence& sequence() const { return sequence_; }
   void Append() {
     const std::int64_t length = std::ssize(sequence_.k) / (shape_.kv_heads * shape_.head_dim);
     const KvSlice slice = SliceOf({0, length});
@@ -98,79 +100,77 @@ constexpr std::array<Range, 3> kRanges = {{{kKeySegment - 9, kKeySegment + 70},
                                            {2 * kKeySegment - 3, 2 * kKeySegment + 4},
                                            {kLength - 31, kLength}}};
 
-TEST(AttentionSegmentsTest, LongSequencesAreCloseToTheExactResult) {
+// Calls fn(numerics, shape, sequence) for each class and shape.
+template <typename Fn>
+void ForEachSequence(std::span<const Case> shapes, Fn&& fn) {
   for (NumericsClass numerics : Classes()) {
-    for (const Case& shape : kShapes) {
+    for (const Case& shape : shapes) {
       SCOPED_TRACE(fmt::format("{} {}x{} window {}", Name(numerics), shape.heads, shape.head_dim,
                                shape.window));
-      const OpsContext context = MakeContext(numerics, 2, 64, shape.head_dim);
-      LongSequence sequence(context, shape, kLength, 31);
-      for (std::int64_t row : {kKeySegment - 1, kKeySegment, kKeySegment + 99, 2 * kKeySegment - 1,
-                               2 * kKeySegment, kLength - 1}) {
-        const std::vector<float> out = sequence.Attend({row, row + 1}, 2);
-        for (std::int64_t head : {std::int64_t{0}, shape.heads - 1}) {
-          const std::vector<double> exact =
-              Exact(shape, KvTypeOf(numerics), sequence.sequence(), row, head);
-          for (std::int64_t i = 0; i < shape.head_dim; ++i) {
-            ASSERT_NEAR(out[head * shape.head_dim + i], exact[i], Bound(numerics, shape))
-                << "row " << row << " head " << head << " " << i;
-          }
-        }
-      }
+      const OpsContext context = MakeContext(numerics, 5, 64, shape.head_dim);
+      fn(numerics, shape, LongSequence(context, shape, kLength, 31));
     }
   }
 }
 
+TEST(AttentionSegmentsTest, LongSequencesAreCloseToTheExactResult) {
+  ForEachSequence(
+      kShapes, [](NumericsClass numerics, const Case& shape, const LongSequence& sequence) {
+        for (std::int64_t row : {kKeySegment - 1, kKeySegment, kKeySegment + 99,
+                                 2 * kKeySegment - 1, 2 * kKeySegment, kLength - 1}) {
+          const std::vector<float> out = sequence.Attend({row, row + 1}, 2);
+          for (std::int64_t head : {std::int64_t{0}, shape.heads - 1}) {
+            const std::vector<double> exact =
+                Exact(shape, KvTypeOf(numerics), sequence.sequence(), row, head);
+            for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+              ASSERT_NEAR(out[head * shape.head_dim + i], exact[i], Bound(numerics, shape))
+                  << "row " << row << " head " << head << " " << i;
+            }
+          }
+        }
+      });
+}
+
 TEST(AttentionSegmentsTest, ARowIsTheSameInAnyChunkBatchAndThreadCount) {
-  for (NumericsClass numerics : Classes()) {
-    for (const Case& shape : kShapes) {
-      SCOPED_TRACE(fmt::format("{} {}x{} window {}", Name(numerics), shape.heads, shape.head_dim,
-                               shape.window));
-      const OpsContext context = MakeContext(numerics, 5, 64, shape.head_dim);
-      LongSequence sequence(context, shape, kLength, 32);
-      const std::int64_t row = shape.heads * shape.head_dim;
-      for (const Range& range : kRanges) {
-        // One thread, all rows at once: a segment after another.
-        const std::vector<float> all = sequence.Attend(range, 1);
-        EXPECT_TRUE(SameBytes(sequence.Attend(range, 5), all));
-        for (std::int64_t position = range.begin; position < range.end; position += 17) {
-          const std::int64_t at = (position - range.begin) * row;
-          const std::vector<float> expected(all.begin() + at, all.begin() + at + row);
-          // Alone, threads divide it by segments; of twenty each takes some.
-          for (int threads : {1, 2, 5}) {
-            ASSERT_TRUE(SameBytes(sequence.Attend({position, position + 1}, threads), expected))
-                << "position " << position << " threads " << threads;
-          }
-          if (position % 2 == 0) {
-            ASSERT_TRUE(SameBytes(sequence.Attend({position, position + 1}, 2, 20), expected))
-                << "position " << position << " in a batch";
-          }
+  ForEachSequence(kShapes, [](NumericsClass, const Case& shape, const LongSequence& sequence) {
+    const std::int64_t row = shape.heads * shape.head_dim;
+    for (const Range& range : kRanges) {
+      // One thread, all rows at once: a segment after another.
+      const std::vector<float> all = sequence.Attend(range, 1);
+      EXPECT_TRUE(SameBytes(sequence.Attend(range, 5), all));
+      for (std::int64_t position = range.begin; position < range.end; position += 17) {
+        const std::int64_t at = (position - range.begin) * row;
+        const std::vector<float> expected(all.begin() + at, all.begin() + at + row);
+        // Alone, threads divide it by segments; of twenty each takes some.
+        for (int threads : {1, 2, 5}) {
+          ASSERT_TRUE(SameBytes(sequence.Attend({position, position + 1}, threads), expected))
+              << "position " << position << " threads " << threads;
+        }
+        if (position % 2 == 0) {
+          ASSERT_TRUE(SameBytes(sequence.Attend({position, position + 1}, 2, 20), expected))
+              << "position " << position << " in a batch";
         }
       }
     }
-  }
+  });
 }
 
 TEST(AttentionSegmentsTest, LongAndShortSequencesShareAStep) {
   constexpr std::int64_t kPositions[] = {kLength - 1,     0,   kKeySegment,      62,
                                          kKeySegment - 1, 900, kKeySegment + 130};
-  for (NumericsClass numerics : Classes()) {
-    for (const Case& shape : {kShapes[0], kShapes[1]}) {
-      SCOPED_TRACE(fmt::format("{} window {}", Name(numerics), shape.window));
-      const OpsContext context = MakeContext(numerics, 5, 64, shape.head_dim);
-      const LongSequence sequence(context, shape, kLength, 34);
-      std::vector<Range> ranges;
-      std::vector<float> expected;
-      for (std::int64_t position : kPositions) {
-        ranges.push_back({position, position + 1});
-        const std::vector<float> alone = sequence.Attend(ranges.back(), 1);
-        expected.insert(expected.end(), alone.begin(), alone.end());
-      }
-      for (int threads : {1, 2, 5}) {
-        EXPECT_TRUE(SameBytes(sequence.AttendAll(ranges, threads), expected)) << threads;
-      }
+  const auto two_shapes = std::span(kShapes).first(2);
+  ForEachSequence(two_shapes, [&](NumericsClass, const Case&, const LongSequence& sequence) {
+    std::vector<Range> ranges;
+    std::vector<float> expected;
+    for (std::int64_t position : kPositions) {
+      ranges.push_back({position, position + 1});
+      const std::vector<float> alone = sequence.Attend(ranges.back(), 1);
+      expected.insert(expected.end(), alone.begin(), alone.end());
     }
-  }
+    for (int threads : {1, 2, 5}) {
+      EXPECT_TRUE(SameBytes(sequence.AttendAll(ranges, threads), expected)) << threads;
+    }
+  });
 }
 
 // Its weights are all zero, so it counts for nothing, as such keys of a chunk do.
